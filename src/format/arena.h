@@ -1,0 +1,174 @@
+/* The arena: the memory of one traced process that outlives it.
+ *
+ * Purpose   One shared, really allocated mapping per process holds rings, counters, open ops and names, so that what a
+ *           thread committed is still there after SIGKILL.  The tracer writes it; the flusher drains it into the trace
+ *           file; after a death `opgap` (or a sibling) drains the rest.  Because another program reads it, its layout is
+ *           a format: offsets and sizes are versioned and asserted here.
+ * Threads   Each field names its only writer; everything shared is an atomic with its partner beside it.
+ * Ownership The process that created it; after its death whoever takes `recovery_lock`.
+ *
+ * Regions (byte offsets in the header; each is allocated from its front as it is needed, never sparse):
+ *
+ *   header | name buckets | names ... | thread slots ... | segments ...
+ *
+ * A thread's ring is a chain of segments.  Positions are free-running byte counts since the thread began; a segment
+ * holds the positions [base, base + OPGAP_SEGMENT_DATA).
+ *
+ *        read_pos                        write_pos
+ *           v                               v
+ *   [ seg 3 | next=7 ] -> [ seg 7 | next=2 ] -> [ seg 2 | next=0 ]
+ *     drained, freed        full                  being written
+ *
+ * Invariants
+ *   1. Only the owning thread writes records, `write_pos`, counters and the op stack.
+ *   2. read_pos <= write_pos; bytes in between are complete records.
+ *   3. A segment is in exactly one chain, or in the free list, or not yet allocated.
+ *   4. The consumer frees a segment only after write_pos has left it.
+ *
+ * Ordering
+ *   A  write_pos: release by the thread after the record's bytes; acquire by the consumer before reading them.
+ *   B  segment.next: release by the thread before its write_pos enters the next segment; acquire by the consumer.
+ *   C  free_segments: release by the consumer's push; acquire by a thread's pop (tagged against ABA).
+ *   D  slot.state: release by the side that hands the slot over; acquire by the side that takes it.
+ *   E  name buckets: release by the thread that publishes an entry; acquire by lookups.
+ *   Counters and the op stack are relaxed: each value is exact, no order between them is promised.
+ */
+#ifndef OPGAP_FORMAT_ARENA_H
+#define OPGAP_FORMAT_ARENA_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define OPGAP_ARENA_MAGIC 0x474e525041475030ull /* "0PGAPRNG" */
+#define OPGAP_ARENA_VERSION 1u
+
+#define OPGAP_SEGMENT_BYTES (32u * 1024u)
+#define OPGAP_SEGMENT_HEADER 64u
+#define OPGAP_SEGMENT_DATA (OPGAP_SEGMENT_BYTES - OPGAP_SEGMENT_HEADER)
+#define OPGAP_NAME_BUCKETS 8192u
+#define OPGAP_MAX_COUNTERS 64u
+#define OPGAP_MAX_DEPTH 64u /* open ops kept by name; deeper ones are recorded but not listed as open */
+#define OPGAP_NAME_MAX 1024u /* longer names are cut */
+
+/* A counted hook's totals on one thread.  Writer: the thread. */
+struct opgap_counter {
+  uint64_t calls, bytes; /* the pair a hook touches, in one cache line */
+};
+struct opgap_counter_detail {
+  uint64_t failed, timed, time_ticks;
+};
+
+/* An op that is open on a thread.  Writer: the thread. */
+struct opgap_open_op {
+  uint64_t start; /* ticks */
+  uint64_t tag;   /* the framework's handle, to find the op again at its end */
+  uint32_t name, status;
+  uint64_t allocs, alloc_bytes, frees; /* the thread's totals at the start */
+  uint32_t stack, reserved;
+};
+
+enum opgap_slot_state { OPGAP_SLOT_FREE, OPGAP_SLOT_LIVE, OPGAP_SLOT_DYING, OPGAP_SLOT_ENDED };
+
+/* One thread. */
+struct opgap_thread {
+  _Atomic uint32_t state;  /* enum opgap_slot_state; ordering D */
+  uint32_t serial;         /* stream serial in the trace file, unique in the process */
+  int32_t tid, creator_tid;
+  uint64_t pthread;        /* pthread_self(); CUPTI names threads by it */
+  char name[16];
+  _Alignas(64) _Atomic uint64_t write_pos; /* ordering A */
+  _Atomic uint32_t first_segment;          /* index + 1 of the segment with read_pos, 0: none yet; ordering B */
+  uint32_t depth;                          /* open ops */
+  _Atomic uint64_t lost;                   /* records that found no room (writer: the thread) */
+  uint64_t nested;                         /* calls passed through because a signal handler interrupted a hook */
+  /* the blocking call that the thread is in; event 0: none */
+  uint32_t call_event, call_reserved;
+  uint64_t call_start, call_object;
+  _Alignas(64) _Atomic uint64_t read_pos; /* writer: the consumer */
+  uint32_t consumer_segment;              /* index + 1 of the segment with read_pos; writer: the consumer */
+  uint32_t consumer_reserved;
+  uint64_t consumer_lost;                 /* `lost` as last written to the trace */
+  _Alignas(64) struct opgap_counter counters[OPGAP_MAX_COUNTERS];
+  struct opgap_counter_detail details[OPGAP_MAX_COUNTERS];
+  struct opgap_open_op ops[OPGAP_MAX_DEPTH];
+};
+#define OPGAP_SLOT_BYTES 8192u
+static_assert(sizeof(struct opgap_thread) <= OPGAP_SLOT_BYTES, "thread slot");
+
+struct opgap_segment {
+  _Atomic uint32_t next; /* index + 1 of the next segment of the chain or of the free list; ordering B, C */
+  uint32_t serial;       /* of the owning thread */
+  uint64_t base;         /* position of data[0] */
+  uint8_t reserved[OPGAP_SEGMENT_HEADER - 16];
+  uint64_t data[OPGAP_SEGMENT_DATA / 8];
+};
+static_assert(sizeof(struct opgap_segment) == OPGAP_SEGMENT_BYTES, "segment");
+
+/* An interned name; its id is its offset in the name region divided by 8. */
+struct opgap_name {
+  uint32_t next; /* id of the next entry of the bucket */
+  uint32_t hash;
+  uint32_t length;
+  char bytes[]; /* length bytes and a NUL */
+};
+
+/* (ticks, CLOCK_MONOTONIC ns) taken together */
+struct opgap_anchor {
+  uint64_t ticks, ns;
+};
+
+enum opgap_arena_end { OPGAP_ARENA_RUNNING, OPGAP_ARENA_CLEAN, OPGAP_ARENA_EXEC };
+
+struct opgap_arena {
+  uint64_t magic;
+  uint32_t version, header_bytes;
+  uint64_t size;                /* of the address range */
+  uint32_t names_offset, names_size, buckets_offset, slots_offset, slot_limit, segments_offset, segment_limit;
+  int32_t pid;
+  uint64_t start_time;          /* field 22 of /proc/PID/stat */
+  char boot_id[40];
+  char trace_file[1024];        /* absolute path of the process's trace file */
+  char ring_file[256];          /* absolute path of this arena's file; "" for private memory */
+  struct opgap_anchor first_anchor, last_anchor; /* writer: the consumer */
+  _Atomic uint32_t end;         /* enum opgap_arena_end */
+  int32_t exit_status;
+  _Atomic uint32_t recovery_lock; /* pid of who drains after the death */
+  _Atomic uint32_t next_serial;
+  _Alignas(64) _Atomic uint64_t free_segments; /* tag << 32 | index + 1; ordering C */
+  _Atomic uint32_t segments_used;  /* segments ever taken from the front */
+  _Atomic uint32_t segments_ready; /* segments whose memory is allocated */
+  _Atomic uint32_t slots_ready, slots_high; /* slots allocated; slots ever used */
+  _Atomic uint32_t names_used, names_ready; /* bytes */
+  _Atomic uint64_t names_lost;
+  _Atomic uint64_t threads_lost;   /* threads that found no slot */
+  _Atomic uint32_t flusher_sleeps; /* futex: 1 the flusher sleeps, 0 it was woken or works */
+  /* consumer's own account */
+  uint64_t records, invalid_records, raw_bytes, stored_bytes, flusher_cpu_ns, chunk_sequence;
+};
+#define OPGAP_ARENA_HEADER_BYTES 4096u
+static_assert(sizeof(struct opgap_arena) <= OPGAP_ARENA_HEADER_BYTES, "arena header");
+
+/* Ring records: 64-bit words.
+ *   word 0   event (16) | words (8) | depth (8) | status (32)
+ *   word 1   time in ticks (an instant) or start (a span)
+ *   word 2   end (spans only)
+ *   then the fields of the event in the order of its schema row.
+ * Event 0 is padding up to the end of the segment. */
+#define OPGAP_WORD0(event, words, depth, status)                                                                       \
+  ((uint64_t)(event) | (uint64_t)(words) << 16 | (uint64_t)(depth) << 24 | (uint64_t)(status) << 32)
+
+static inline struct opgap_segment *opgap_arena_segment(struct opgap_arena *arena, uint32_t index_plus_1)
+{
+  return (struct opgap_segment *)((char *)arena + arena->segments_offset) + (index_plus_1 - 1);
+}
+static inline struct opgap_thread *opgap_arena_slot(struct opgap_arena *arena, uint32_t index)
+{
+  return (struct opgap_thread *)((char *)arena + arena->slots_offset + (uint64_t)index * OPGAP_SLOT_BYTES);
+}
+static inline struct opgap_name *opgap_arena_name(struct opgap_arena *arena, uint32_t id)
+{
+  return (struct opgap_name *)((char *)arena + arena->names_offset + (uint64_t)id * 8);
+}
+
+#endif

@@ -1,0 +1,170 @@
+/* Recording from inside the traced program: what hooks, framework bindings and GPU bindings call.
+ *
+ * Context   Hot path, on any thread of the traced program, also inside signal handlers and before main.
+ *           Nothing here locks, allocates from the program's heap, changes errno or blocks.
+ * Ownership Each thread owns its cell and its slot of the arena.
+ *
+ * How a hook asks "may I record?":  opgap_active has a bit per hook group and is 0 before start-up, outside a
+ * schedule's window and after the end; so one test covers "not bound yet", "group off" and "tracing off".  Then
+ * opgap_self() gives the thread's slot, or NULL: this is the tracer's own thread, a hook is being recorded already
+ * (a signal handler interrupted it), or the child of a vfork.  In all these cases the hook passes straight through.
+ *
+ * Cells lie in memory that fork wipes (MADV_WIPEONFORK), so the first hook of a child, however it was cloned, finds
+ * NULL and takes the slow path, which starts a session of the child's own.
+ */
+#ifndef OPGAP_RECORD_RECORD_H
+#define OPGAP_RECORD_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "format/arena.h"
+#include "format/schema.h"
+#include "record/clock.h"
+
+#define opgap_likely(x) __builtin_expect(!!(x), 1)
+#define opgap_unlikely(x) __builtin_expect(!!(x), 0)
+
+/* Hook groups; names as in OPGAP_HOOKS. */
+enum opgap_group {
+  OPGAP_GROUP_alloc = 1 << 0,
+  OPGAP_GROUP_copy = 1 << 1,
+  OPGAP_GROUP_io = 1 << 2,
+  OPGAP_GROUP_net = 1 << 3,
+  OPGAP_GROUP_sync = 1 << 4,
+  OPGAP_GROUP_thread = 1 << 5,
+  OPGAP_GROUP_process = 1 << 6, /* fork, exec, exit: always on */
+  OPGAP_GROUP_cuda = 1 << 7,
+  OPGAP_GROUP_torch = 1 << 8,
+  OPGAP_GROUP_nvtx = 1 << 9,
+};
+extern uint32_t opgap_active;
+
+struct opgap_cell {
+  struct opgap_thread *thread; /* NULL: slow path */
+  uint64_t *write, *limit;     /* free part of the current segment */
+  uint64_t bias;               /* position of an address: (uint64_t)address + bias */
+  uint32_t busy;               /* a record is being written on this thread */
+  uint32_t lost_since;         /* not yet announced by a LOST record */
+  uint64_t lost_start;
+};
+extern __thread struct opgap_cell *opgap_cell __attribute__((tls_model("initial-exec")));
+
+/* Slow path of opgap_self: first call on a thread or in a forked child. */
+struct opgap_thread *opgap_self_slow(void);
+/* The calling thread's slot, or NULL: pass through. */
+static inline struct opgap_thread *opgap_self(void)
+{
+  struct opgap_cell *cell = opgap_cell;
+  if (opgap_unlikely(cell == NULL || cell->thread == NULL))
+    return opgap_self_slow();
+  return cell->thread;
+}
+
+/* Counts a call of a counted hook; `counter` is the hook's counter index.  Returns the number of calls so far, so that
+ * the caller can time one call in OPGAP_TIME_EVERY.  Single writer: plain increments are enough. */
+#define OPGAP_TIME_EVERY 1024u
+static inline uint64_t opgap_count(struct opgap_thread *thread, unsigned counter, uint64_t bytes)
+{
+  struct opgap_counter *c = &thread->counters[counter];
+  c->bytes += bytes;
+  return ++c->calls;
+}
+static inline void opgap_count_failed(struct opgap_thread *thread, unsigned counter)
+{
+  thread->details[counter].failed++;
+}
+static inline void opgap_count_time(struct opgap_thread *thread, unsigned counter, uint64_t ticks)
+{
+  thread->details[counter].timed++;
+  thread->details[counter].time_ticks += ticks;
+}
+
+/* Room for a record of `words` words, or NULL (counted as lost).  Between reserve and commit the thread is busy. */
+uint64_t *opgap_reserve_slow(struct opgap_cell *cell, unsigned words);
+static inline uint64_t *opgap_reserve(struct opgap_cell *cell, unsigned words)
+{
+  if (opgap_unlikely(cell->busy)) { /* a signal handler interrupted us between reserve and commit */
+    cell->thread->nested++;
+    return NULL;
+  }
+  cell->busy = 1;
+  atomic_signal_fence(memory_order_seq_cst);
+  uint64_t *at = cell->write;
+  if (opgap_unlikely(at + words > cell->limit)) {
+    at = opgap_reserve_slow(cell, words);
+    if (at == NULL)
+      cell->busy = 0;
+  }
+  return at;
+}
+static inline void opgap_commit(struct opgap_cell *cell, uint64_t *end)
+{
+  cell->write = end;
+  atomic_store_explicit(&cell->thread->write_pos, (uint64_t)(uintptr_t)end + cell->bias, memory_order_release); /* A */
+  atomic_signal_fence(memory_order_seq_cst);
+  cell->busy = 0;
+}
+
+/* A span of a hooked call.  begin publishes the call as "open" (seen if the process dies inside) and returns its start.
+ * No state is kept across the real call: leaving it by longjmp, an exception or cancellation loses only that span. */
+static inline uint64_t opgap_call_begin(struct opgap_thread *thread, unsigned event, uint64_t object)
+{
+  uint64_t start = opgap_ticks();
+  thread->call_object = object;
+  thread->call_start = start;
+  thread->call_event = event;
+  return start;
+}
+/* status: 0 or errno.  Must not be used across fork. */
+static inline void opgap_call_end(struct opgap_thread *thread, unsigned event, uint64_t start, uint64_t object,
+                                  uint64_t value, uint32_t status)
+{
+  uint64_t end = opgap_ticks();
+  thread->call_event = 0;
+  struct opgap_cell *cell = opgap_cell;
+  uint64_t *w = opgap_reserve(cell, 5);
+  if (opgap_unlikely(w == NULL))
+    return;
+  w[0] = OPGAP_WORD0(event, 5, thread->depth < 255 ? thread->depth : 255, status);
+  w[1] = start;
+  w[2] = end;
+  w[3] = object;
+  w[4] = value;
+  opgap_commit(cell, w + 5);
+}
+/* A point in time of a hook: a wake-up edge, an allocation event.  Fields: object, value. */
+static inline void opgap_point(struct opgap_thread *thread, unsigned event, uint64_t object, uint64_t value,
+                               uint32_t status)
+{
+  struct opgap_cell *cell = opgap_cell;
+  uint64_t *w = opgap_reserve(cell, 4);
+  if (opgap_unlikely(w == NULL))
+    return;
+  w[0] = OPGAP_WORD0(event, 4, thread->depth < 255 ? thread->depth : 255, status);
+  w[1] = opgap_ticks();
+  w[2] = object;
+  w[3] = value;
+  opgap_commit(cell, w + 4);
+}
+
+/* Any event by its schema row (not for the hottest): ticks are converted by the flusher.  `end` is ignored for
+ * instants.  At most OPGAP_MAX_FIELDS fields; their number must be the schema's. */
+void opgap_emit(unsigned event, uint32_t status, uint64_t start, uint64_t end, const uint64_t *fields, unsigned count);
+
+/* Ops and ranges: a stack per thread.  `tag` finds the op again at its end when ops end out of order (async scopes):
+ * frames above it are dropped as stale.  name: from opgap_intern.  event: OPGAP_EV_OP or OPGAP_EV_RANGE.
+ * Ends with no matching begin are ignored and counted as invalid.  Both are cheap (hot path). */
+void opgap_op_begin(uint32_t name, uint32_t status, uint64_t tag, uint32_t stack);
+void opgap_op_end(unsigned event, uint64_t tag, uint64_t sequence);
+
+/* Interns bytes and returns their id, which is valid in the whole process and in its trace; 0 when the name table is
+ * full (counted).  Lock-free; tens of ns for a known name.  Any bytes; cut at OPGAP_NAME_MAX. */
+uint32_t opgap_intern(const char *bytes, size_t length);
+
+/* One line on stderr, once per call site's flag, cut at 1000 bytes, errno kept; also recorded in the trace.
+ * Works with stdio closed and in any context.  fmt: %s %d %u %lu %x only. */
+void opgap_notice(bool *said, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,40 @@
+/* A session: one process being traced, from its first hook to its end.
+ *
+ * Threads   start: the thread that runs the constructor, or the first hook of a forked child.  The rest: any thread.
+ * Ownership The session is private memory that fork wipes; a child starts its own.
+ *
+ * Who drains the rings (one consumer at a time, `drain lock`): the flusher thread once the program has threads of its
+ * own; before that the only thread itself, when its ring is half full; at exec and exit the thread that leaves.
+ * The flusher has its own, empty descriptor table (unshare(CLONE_FILES)), so the program never sees the tracer's
+ * descriptors and cannot close them; a thread that drains opens the file by name and closes it within the hook.
+ */
+#ifndef OPGAP_RECORD_SESSION_H
+#define OPGAP_RECORD_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct opgap_event;
+
+/* Reads the settings and starts tracing this process.  hook_events: the schema rows of the hooks, ids 64...
+ * Called once by the constructor after all hooks are bound; sets opgap_active last. */
+void opgap_session_start(const struct opgap_event *hook_events, unsigned hook_count, const uint16_t *counter_events,
+                         unsigned counter_count);
+/* The program is about to create a thread: starts the flusher if it does not run.  Not async-signal-safe. */
+void opgap_session_threads(void);
+/* The calling thread's end is near (key destructor): its slot is given back once the kernel thread is gone. */
+void opgap_thread_dying(void);
+/* Called in the parent around fork-like calls is not needed; in the child the wiped cell does the work.  This one tells
+ * a child that it must not record (vfork), and back. */
+void opgap_vfork_enter(void);
+void opgap_vfork_leave(void);
+/* Drains everything to the trace file.  Before exec (false: the process goes on if exec fails), or at the end. */
+void opgap_session_flush_exec(void);
+void opgap_session_end(int exit_status);
+/* The pid as cached at the session's start; differs from getpid() in the child of a vfork. */
+int opgap_session_pid(void);
+/* Ids and flags that hooks need: thresholds (bytes) and whether allocations are recorded one by one. */
+struct opgap_settings;
+extern const struct opgap_settings *opgap_settings;
+
+#endif
