@@ -1,0 +1,280 @@
+/* The summary of a trace: the one result that every output, baseline and comparison is made from.
+ *
+ * Threads   plain data, no locks; one thread at a time.
+ * Ownership A summary owns all memory that it points to; opgap_summary_free releases it.  Strings are any bytes
+ *           (whoever prints them escapes them) and never NULL.
+ * Units     times in ns (`_ns`), sizes in bytes (`_bytes`).  Points in time count from the trace's start_ns.
+ * Unknown   A figure that is not known is OPGAP_UNKNOWN, never 0.
+ *
+ * Invariants
+ *   1. Rows of a table are unique by the key named at the table.
+ *   2. The causes of a gap add up to its duration; the rows of `by_cause` add up to the sum of all gaps counted.
+ *   3. The classes of the step breakdown add up to the sum of the steps counted.
+ */
+#ifndef OPGAP_ANALYSIS_SUMMARY_H
+#define OPGAP_ANALYSIS_SUMMARY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define OPGAP_SUMMARY_SCHEMA 1
+#define OPGAP_UNKNOWN UINT64_MAX
+
+/* What kind of process did it: "program" when no process of the trace trains. */
+enum opgap_role {
+  OPGAP_ROLE_TRAINER,
+  OPGAP_ROLE_WORKER, /* DataLoader worker */
+  OPGAP_ROLE_OTHER,  /* helper of a training: resource tracker, fork server, shell, compiler */
+  OPGAP_ROLE_PROGRAM,
+  OPGAP_ROLE_COUNT
+};
+/* "trainer", "DataLoader worker", "other", "program" */
+const char *opgap_role_name(enum opgap_role role);
+
+struct opgap_sum_process {
+  int32_t pid, ppid;
+  int32_t rank; /* -1: unknown */
+  enum opgap_role role;
+  int32_t worker; /* index of a DataLoader worker in its loader, else -1 */
+  const char *role_label; /* "trainer", "DataLoader worker 1", "resource tracker", ... */
+  const char *host, *command;
+  uint64_t start_ns, end_ns;
+  const char *ended;   /* "clean", "exec", "killed", "running", "unknown" */
+  int32_t exit_status; /* -1: unknown */
+  bool complete, kill_safe;
+  uint64_t records, lost_records, invalid_records;
+  uint32_t threads;
+  uint64_t op_ns;       /* time inside outermost ops and ranges, all threads */
+  uint64_t blocked_ns;  /* time in blocking calls, main thread */
+  uint64_t read_bytes, written_bytes;
+  uint64_t file_ns;     /* time in calls on files */
+  uint64_t allocations;
+  uint64_t rss_bytes;   /* highest sample, OPGAP_UNKNOWN if none */
+  const char *open_op, *open_call; /* where it stood when it died, "" otherwise */
+  uint64_t open_ns;     /* how long it had stood there */
+};
+
+struct opgap_sum_untraced {
+  int32_t pid;
+  const char *command, *reason;
+};
+
+enum opgap_op_kind { OPGAP_OP_TORCH, OPGAP_OP_RANGE, OPGAP_OP_CALL, OPGAP_OP_KERNEL, OPGAP_OP_MEMCPY, OPGAP_OP_MEMSET };
+/* "torch", "range", "call", "kernel", "memcpy", "memset" */
+const char *opgap_op_kind_name(enum opgap_op_kind kind);
+
+/* Key: role, kind, name.  Calls are exact. */
+struct opgap_sum_op {
+  const char *name;
+  enum opgap_op_kind kind;
+  enum opgap_role role;
+  uint64_t calls;
+  uint64_t self_cpu_ns, total_cpu_ns;
+  uint64_t blocked_ns; /* of total_cpu_ns, in blocking calls */
+  uint64_t self_gpu_ns, total_gpu_ns; /* OPGAP_UNKNOWN without GPU activity */
+  uint64_t alloc_count, alloc_bytes;  /* inside it, children included */
+  bool estimated;                     /* self and total: a counted call, timed one in N */
+};
+
+/* Hooked calls.  Key: role, name. */
+struct opgap_sum_call {
+  const char *name, *category;
+  enum opgap_role role;
+  bool blocking;
+  uint64_t calls, bytes, failed, time_ns;
+  bool estimated; /* time_ns */
+};
+
+struct opgap_sum_memory {
+  uint64_t allocations, frees, failed, bytes_allocated;
+  uint64_t peak_bytes, live_bytes; /* OPGAP_UNKNOWN unless every allocation was recorded */
+  uint64_t peak_rss_bytes;         /* sampled; OPGAP_UNKNOWN without samples */
+};
+
+/* Key: path, operation.  operation: the call's plain verb ("read", "write", "open", "sync", "stat", "other"). */
+struct opgap_sum_file {
+  const char *path, *operation;
+  uint64_t calls, bytes, time_ns, failed;
+  uint32_t processes;
+};
+
+/* Contended locks.  Key: process, object. */
+struct opgap_sum_lock {
+  int32_t pid;
+  const char *call; /* what waited for it */
+  uint64_t object;
+  uint64_t waits, wait_ns, longest_ns;
+  uint32_t threads;      /* that waited */
+  const char *held_by;   /* thread that most of the wait was charged to, "" when unknown */
+};
+
+struct opgap_sum_steps {
+  const char *source; /* "Optimizer.step", "opgap_step", "ProfilerStep", "NVTX", "DataLoader", "none" */
+  int32_t pid;        /* whose steps these are (the first trainer), 0 when none */
+  size_t count;       /* all steps found */
+  size_t skipped;     /* the first ones: warm-up, left out of every per-step figure */
+  uint64_t *start_ns, *durations_ns; /* [count] */
+  uint64_t median_ns, p95_ns, min_ns, max_ns, mean_ns; /* without warm-up; OPGAP_UNKNOWN when no step is left */
+};
+
+/* Every instant of a step belongs to the first class that matches. */
+enum opgap_class {
+  OPGAP_CLASS_KERNEL,
+  OPGAP_CLASS_MEMCPY,
+  OPGAP_CLASS_MEMSET,
+  OPGAP_CLASS_COMMUNICATION,
+  OPGAP_CLASS_RUNTIME,
+  OPGAP_CLASS_DATALOADER,
+  OPGAP_CLASS_CPU_EXEC,
+  OPGAP_CLASS_OTHER,
+  OPGAP_CLASS_COUNT
+};
+/* "kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_exec", "other" */
+const char *opgap_class_name(enum opgap_class class_);
+
+struct opgap_sum_breakdown {
+  size_t steps; /* steps summed: all but warm-up; 0: no breakdown */
+  uint64_t class_ns[OPGAP_CLASS_COUNT];
+};
+
+enum opgap_cause {
+  OPGAP_CAUSE_DATA_LOADING,
+  OPGAP_CAUSE_COMMUNICATION,
+  OPGAP_CAUSE_SYNCHRONISATION,
+  OPGAP_CAUSE_LOCK,
+  OPGAP_CAUSE_FILE_IO,
+  OPGAP_CAUSE_ALLOCATION,
+  OPGAP_CAUSE_GIL,
+  OPGAP_CAUSE_DISPATCH, /* framework ops */
+  OPGAP_CAUSE_PYTHON,   /* the program's own code between ops */
+  OPGAP_CAUSE_DEVICE,   /* device dependency or launch latency */
+  OPGAP_CAUSE_RUN_QUEUE,
+  OPGAP_CAUSE_THROTTLED,
+  OPGAP_CAUSE_OUTSIDE_HOOKS,
+  OPGAP_CAUSE_SLEEP,
+  OPGAP_CAUSE_CHILD, /* waiting for a child process */
+  OPGAP_CAUSE_STARTUP,
+  OPGAP_CAUSE_UNKNOWN,
+  OPGAP_CAUSE_COUNT
+};
+/* "data loading", "communication", ... */
+const char *opgap_cause_name(enum opgap_cause cause);
+
+/* Detail: one phrase, for example "DataLoader worker 1 reading /data/12.png". */
+struct opgap_sum_cause {
+  enum opgap_cause cause;
+  const char *detail;
+  uint64_t ns, count; /* count: gaps it had a part in */
+};
+
+struct opgap_sum_thread_gap {
+  int32_t pid, tid;
+  const char *thread;   /* name, "" if none */
+  const char *process;  /* role label */
+  uint64_t start_ns, duration_ns;
+  const char *call;     /* the blocking call, the longest of them when a wait consists of several */
+  const char *op;       /* op it happened in, "" if none */
+  size_t cause_count;
+  struct opgap_sum_cause *causes; /* largest first */
+};
+
+struct opgap_sum_gpu_gap {
+  uint32_t device;
+  int32_t pid; /* whose work ended it */
+  uint64_t start_ns, duration_ns;
+  const char *next; /* what ended it: kernel, "memcpy", "memset" */
+  size_t cause_count;
+  struct opgap_sum_cause *causes;
+};
+
+struct opgap_sum_gaps {
+  uint64_t thread_min_ns, gpu_min_ns;
+  size_t thread_count, gpu_count;          /* gaps found */
+  uint64_t thread_ns, gpu_ns;              /* their sum */
+  size_t thread_listed, gpu_listed;        /* rows: the longest */
+  struct opgap_sum_thread_gap *threads;
+  struct opgap_sum_gpu_gap *gpus;
+  /* Sums over all gaps counted, not just those listed.  Key: cause, detail.  Largest first. */
+  size_t thread_cause_count, gpu_cause_count;
+  struct opgap_sum_cause *thread_by_cause, *gpu_by_cause;
+  uint64_t host_wait_ns, kernel_wait_ns, other_wait_ns; /* HTA's classes of GPU gaps */
+};
+
+/* Key: host, device. */
+struct opgap_sum_gpu {
+  uint32_t device;
+  const char *name, *host;
+  uint64_t busy_ns, kernel_ns, memcpy_ns, memset_ns; /* unions in time */
+  uint64_t communication_ns, exposed_communication_ns; /* collectives; of these, not hidden by computation */
+  uint64_t span_ns;                                  /* first start to last end */
+  uint64_t kernels, memcpys, memsets;
+  uint64_t h2d_bytes, d2h_bytes, d2d_bytes;
+  uint64_t memory_bytes, sm_count;                   /* of the device; OPGAP_UNKNOWN */
+  double utilisation;                                /* busy / span, 0..1; negative: unknown */
+};
+
+enum opgap_bound {
+  OPGAP_BOUND_UNDECIDED,
+  OPGAP_BOUND_DATA_LOADING,
+  OPGAP_BOUND_COMMUNICATION,
+  OPGAP_BOUND_KERNELS,
+  OPGAP_BOUND_MEMORY,
+  OPGAP_BOUND_CPU_DISPATCH,
+  OPGAP_BOUND_CPU_COMPUTE, /* no GPU: the ops themselves */
+  OPGAP_BOUND_COUNT
+};
+/* "undecided", "data loading", "communication", "kernels", "memory", "CPU dispatch", "CPU compute" */
+const char *opgap_bound_name(enum opgap_bound bound);
+
+struct opgap_sum_verdict {
+  enum opgap_bound bound_by;
+  const char *confidence; /* "high", "medium", "low" */
+  size_t evidence_count, remedy_count;
+  const char **evidence, **remedies; /* sentences; the first remedy is the cheapest */
+};
+
+struct opgap_sum_overhead {
+  uint64_t flusher_cpu_ns, raw_bytes, stored_bytes; /* OPGAP_UNKNOWN if not recorded */
+  uint64_t hook_ns;                                 /* estimate: calls x cost of a call; OPGAP_UNKNOWN */
+  uint64_t hooked_calls;                            /* spans, points and counted calls */
+};
+
+struct opgap_summary {
+  /* head */
+  const char *path;
+  bool complete;
+  uint64_t records, lost_records, invalid_records, stored_bytes;
+  uint64_t start_ns;          /* CLOCK_MONOTONIC of time 0 of this summary */
+  int64_t start_realtime_ns;  /* the same moment, CLOCK_REALTIME */
+  uint64_t duration_ns;
+  uint64_t window_start_ns, window_end_ns; /* what the tables cover; the whole trace unless --steps */
+  struct opgap_sum_overhead overhead;
+  size_t damage_count, notice_count;
+  const char **damage, **notices; /* notices: what the tracer said, each once */
+  const char *gpu_status;         /* "ok", "no device", "unavailable: reason" */
+  bool has_gpu;
+
+  size_t process_count, untraced_count, op_count, call_count, file_count, lock_count, gpu_count;
+  struct opgap_sum_process *processes;   /* by start */
+  struct opgap_sum_untraced *untraced;
+  struct opgap_sum_op *ops;              /* by self CPU, largest first */
+  struct opgap_sum_call *calls;          /* by time, largest first */
+  struct opgap_sum_file *files;          /* by time, largest first */
+  struct opgap_sum_lock *locks;          /* by wait, largest first */
+  struct opgap_sum_gpu *gpus;
+  struct opgap_sum_memory memory;
+  struct opgap_sum_steps steps;
+  struct opgap_sum_breakdown breakdown;
+  struct opgap_sum_gaps gaps;
+  struct opgap_sum_verdict verdict;
+  /* machine and settings, from the first process: "cpu", "kernel", "OPGAP_HOOKS", ...; may be empty */
+  size_t info_count;
+  const char **info_keys, **info_values;
+
+  struct opgap_pool *pool; /* owns every string and table above */
+};
+
+void opgap_summary_free(struct opgap_summary *summary);
+
+#endif
