@@ -1,0 +1,206 @@
+/* The part of CUPTI's binary interface that opgap uses, in its own words.
+ *
+ * Purpose   A build without the CUDA toolkit has the same features, and one binary reads CUPTI 11 to 13: NVIDIA only
+ *           appends to records, so each structure here is the common prefix, and fields behind it are read when the
+ *           record, whose size comes from the library, is long enough.  tests/gpu/abi_check.c compiles static asserts
+ *           of every line here against the real headers where these are installed.
+ * Threads, ownership: declarations only.
+ *
+ * Only files in src/gpu include this.
+ */
+#ifndef OPGAP_GPU_CUPTI_ABI_H
+#define OPGAP_GPU_CUPTI_ABI_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum opgap_cupti_result {
+  CUPTI_OK = 0,
+  CUPTI_NOT_READY = 13,
+  CUPTI_NOT_INITIALIZED = 15,
+  CUPTI_NOT_SUPPORTED = 27,
+  CUPTI_VIRTUALIZED = 33,
+  CUPTI_NO_PRIVILEGE = 35,
+  CUPTI_MULTIPLE_SUBSCRIBERS = 39,
+  CUPTI_VIRTUALIZED_NO_PRIVILEGE = 40,
+  CUPTI_CONFIDENTIAL_COMPUTING = 41,
+  CUPTI_MIG_DEVICE = 43,
+  CUPTI_UNKNOWN = 999,
+};
+
+enum opgap_cupti_kind {
+  CUPTI_KIND_MEMCPY = 1,
+  CUPTI_KIND_MEMSET = 2,
+  CUPTI_KIND_KERNEL = 3,
+  CUPTI_KIND_DRIVER = 4,
+  CUPTI_KIND_RUNTIME = 5,
+  CUPTI_KIND_DEVICE = 8,
+  CUPTI_KIND_CONCURRENT_KERNEL = 10,
+  CUPTI_KIND_OVERHEAD = 17,
+  CUPTI_KIND_MEMCPY2 = 22, /* peer to peer */
+  CUPTI_KIND_SYNCHRONIZATION = 38,
+  CUPTI_KIND_MEMORY2 = 49,
+  CUPTI_KIND_GRAPH_TRACE = 51,
+};
+
+#define CUPTI_FLUSH_FORCED 1u
+#define CUPTI_DOMAIN_DRIVER 1
+#define CUPTI_DOMAIN_RUNTIME 2
+#define CUPTI_THREAD_ID_SYSTEM 1 /* gettid instead of pthread_self */
+
+/* Runtime calls that only ask, and that frameworks make by the thousand; they are not recorded. */
+#define CUPTI_QUIET_RUNTIME_CALLS(X)                                                                                   \
+  X(10, cudaGetLastError_v3020)                                                                                        \
+  X(11, cudaPeekAtLastError_v3020)                                                                                     \
+  X(16, cudaSetDevice_v3020)                                                                                           \
+  X(17, cudaGetDevice_v3020)                                                                                           \
+  X(200, cudaDeviceGetAttribute_v5000)                                                                                 \
+  X(317, cudaStreamIsCapturing_v10000)                                                                                 \
+  X(409, cudaStreamGetCaptureInfo_v2_v11030)                                                                           \
+  X(410, cudaStreamGetCaptureInfo_v2_ptsz_v11030)
+
+/* CUpti_ActivityKernel4 (CUDA 9) to Kernel10 (CUDA 13). */
+struct cupti_kernel {
+  uint32_t kind;
+  uint8_t cache_config, shared_config;
+  uint16_t registers;
+  uint32_t partitioned_requested, partitioned_executed;
+  uint64_t start, end, completed;
+  uint32_t device, context, stream;
+  int32_t grid[3], block[3];
+  int32_t static_shared, dynamic_shared;
+  uint32_t local_per_thread, local_total, correlation;
+  int64_t grid_id;
+  const char *name;
+  void *reserved;
+  uint64_t queued, submitted;
+  uint8_t launch_type, carveout_requested, carveout, padding;
+  uint32_t shared_executed;
+  uint64_t graph_node; /* from Kernel5 on: 160 bytes */
+  uint32_t shared_limit, graph;
+};
+#define CUPTI_KERNEL_MIN 144u
+
+/* CUpti_ActivityMemcpy to Memcpy6. */
+struct cupti_memcpy {
+  uint32_t kind;
+  uint8_t copy_kind, src_kind, dst_kind, flags; /* flags bit 0: asynchronous */
+  uint64_t bytes, start, end;
+  uint32_t device, context, stream, correlation, runtime_correlation, padding;
+  void *reserved;
+  uint64_t graph_node; /* Memcpy3: 72 bytes */
+  uint32_t graph;      /* Memcpy4: 80 bytes */
+};
+#define CUPTI_MEMCPY_MIN 64u
+
+/* CUpti_ActivityMemcpyPtoP to PtoP4. */
+struct cupti_memcpy_peer {
+  uint32_t kind;
+  uint8_t copy_kind, src_kind, dst_kind, flags;
+  uint64_t bytes, start, end;
+  uint32_t device, context, stream, src_device, src_context, dst_device, dst_context, correlation;
+  void *reserved;
+  uint64_t graph_node; /* PtoP2: 80 bytes */
+  uint32_t graph;      /* PtoP3: 88 bytes */
+};
+#define CUPTI_MEMCPY_PEER_MIN 72u
+
+/* CUpti_ActivityMemset to Memset4. */
+struct cupti_memset {
+  uint32_t kind, value;
+  uint64_t bytes, start, end;
+  uint32_t device, context, stream, correlation;
+  uint16_t flags, memory_kind;
+  uint32_t padding;
+  void *reserved;
+  uint64_t graph_node; /* Memset2: 72 bytes */
+  uint32_t graph;      /* Memset3: 80 bytes */
+};
+#define CUPTI_MEMSET_MIN 64u
+
+/* CUpti_ActivityMemory2 to Memory4. */
+struct cupti_memory {
+  uint32_t kind, operation, memory_kind, correlation;
+  uint64_t address, bytes, timestamp, pc;
+  uint32_t process, device, context, stream;
+};
+#define CUPTI_MEMORY_MIN 112u
+
+/* CUpti_ActivityAPI. */
+struct cupti_api {
+  uint32_t kind, cbid;
+  uint64_t start, end;
+  uint32_t process, thread, correlation, result;
+};
+#define CUPTI_API_MIN 40u
+
+/* CUpti_ActivitySynchronization, Synchronization2. */
+struct cupti_sync {
+  uint32_t kind, type;
+  uint64_t start, end;
+  uint32_t correlation, context, stream, event;
+};
+#define CUPTI_SYNC_MIN 40u
+
+/* CUpti_ActivityOverhead to Overhead3; packed: the 12-byte object id ends at 24. */
+struct cupti_overhead {
+  uint32_t kind, overhead_kind, object_kind, object[3];
+  uint64_t start, end;
+};
+#define CUPTI_OVERHEAD_MIN 40u
+
+/* CUpti_ActivityGraphTrace, GraphTrace2. */
+struct cupti_graph {
+  uint32_t kind, correlation;
+  uint64_t start, end;
+  uint32_t device, graph, context, stream;
+};
+#define CUPTI_GRAPH_MIN 40u
+
+/* CUpti_ActivityDevice2 (CUDA 7) to Device5; the pointer sits at 136. */
+struct cupti_device {
+  uint32_t kind, flags;
+  uint64_t bandwidth, memory_bytes;
+  uint32_t constant_bytes, l2_bytes, warp_threads, clock_khz, copy_engines, sm_count, max_ipc, max_warps_sm,
+      max_blocks_sm, max_shared_sm, max_registers_sm, max_registers_block, max_shared_block, max_threads_block,
+      max_block[3], max_grid[3], major, minor, id, ecc;
+  uint8_t uuid[16];
+  const char *name;
+};
+#define CUPTI_DEVICE_MIN 144u
+
+static_assert(offsetof(struct cupti_kernel, grid_id) == 96 && offsetof(struct cupti_kernel, graph) == 156, "kernel");
+static_assert(offsetof(struct cupti_memcpy, graph_node) == 64, "memcpy");
+static_assert(offsetof(struct cupti_memcpy_peer, graph_node) == 72, "peer memcpy");
+static_assert(offsetof(struct cupti_memset, graph_node) == 64, "memset");
+static_assert(offsetof(struct cupti_memory, stream) == 60, "memory");
+static_assert(sizeof(struct cupti_api) == CUPTI_API_MIN, "api");
+static_assert(sizeof(struct cupti_sync) == CUPTI_SYNC_MIN, "sync");
+static_assert(sizeof(struct cupti_overhead) == CUPTI_OVERHEAD_MIN, "overhead");
+static_assert(sizeof(struct cupti_graph) == CUPTI_GRAPH_MIN, "graph");
+static_assert(offsetof(struct cupti_device, name) == 136, "device");
+
+typedef void (*cupti_request_fn)(uint8_t **buffer, size_t *size, size_t *max_records);
+typedef void (*cupti_complete_fn)(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
+typedef void (*cupti_callback_fn)(void *user, int domain, uint32_t cbid, const void *data);
+typedef uint64_t (*cupti_timestamp_fn)(void);
+
+/* The functions: X(required, result, name, parameters).  Those not required came with later CUPTIs. */
+#define CUPTI_FUNCTIONS(X)                                                                                             \
+  X(1, cuptiGetVersion, (uint32_t * version))                                                                          \
+  X(1, cuptiSubscribe, (void **subscriber, cupti_callback_fn callback, void *user))                                    \
+  X(1, cuptiUnsubscribe, (void *subscriber))                                                                           \
+  X(1, cuptiActivityEnable, (int kind))                                                                                \
+  X(1, cuptiActivityDisable, (int kind))                                                                               \
+  X(1, cuptiActivityRegisterCallbacks, (cupti_request_fn request, cupti_complete_fn complete))                         \
+  X(1, cuptiActivityGetNextRecord, (uint8_t * buffer, size_t valid, void **record))                                    \
+  X(1, cuptiActivityGetNumDroppedRecords, (void *context, uint32_t stream, size_t *dropped))                           \
+  X(1, cuptiActivityFlushAll, (uint32_t flag))                                                                         \
+  X(1, cuptiGetTimestamp, (uint64_t * timestamp))                                                                      \
+  X(1, cuptiGetCallbackName, (int domain, uint32_t cbid, const char **name))                                           \
+  X(0, cuptiActivityRegisterTimestampCallback, (cupti_timestamp_fn now))                                               \
+  X(0, cuptiActivityEnableRuntimeApi, (uint32_t cbid, uint8_t enable))                                                 \
+  X(0, cuptiSetThreadIdType, (int type))
+
+#endif

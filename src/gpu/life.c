@@ -1,0 +1,497 @@
+/* The life of the CUPTI connection.
+ *
+ *            InitializeInjection               foreign cuptiSubscribe, ...
+ *   ABSENT ----------------------> ATTACHED -------------------------------> YIELDED
+ *     |                             |    ^                                     |
+ *     | CUPTI says no               |    '--- helper, 1 s after it was freed --'
+ *     v                             v exit
+ *   FAILED                        ENDED
+ *
+ * Purpose   Decides when CUPTI is used and by whom; runs the helper thread that asks CUPTI for finished buffers.
+ * Threads   InitializeInjection: the program's thread inside cuInit.  Helper: one thread of ours, created there; it
+ *           shares the program's descriptors, blocks all signals, and sleeps without a timer while CUPTI holds no
+ *           buffer.  Poll, drain: the flusher, which never calls CUPTI (its descriptor table is its own).
+ * Ownership `life` belongs to the process whose pid stands in it; a forked child resets it before use.
+ *
+ * Invariants
+ *   1. CUPTI is called only in state ATTACHED, or on the way there, with the life lock held.
+ *   2. Nothing here initialises CUDA, synchronises it, or creates a context, stream or event.
+ *   3. After ENDED CUPTI is never called again: CUDA may be torn down.
+ *   4. At exit, the flush runs in an atexit handler registered when the first buffer went out.  CUDA's own handlers
+ *      were registered before, so they run after it.
+ */
+#include "gpu/life.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/activity.h"
+#include "gpu/buffers.h"
+#include "gpu/cupti_api.h"
+#include "gpu/gpu.h"
+#include "gpu/gpu_clock.h"
+#include "record/raw.h"
+#include "record/record.h"
+#include "record/session.h"
+#include "record/settings.h"
+
+#define FLUSH_EVERY_NS 100000000u    /* what a SIGKILL can cost */
+#define RETAKE_AFTER_NS 1000000000u  /* the other user may still be collecting */
+#define EXIT_PATIENCE_NS 50000000u   /* for kernels in flight at exit */
+#define LOCK_PATIENCE_NS 1000000000u /* another user's call is never held up longer */
+#define HELPER_STACK (512u * 1024u)
+#define POLLS_BEFORE_LATE 10u /* a second after libcuda appeared */
+
+enum life_state { LIFE_ABSENT, LIFE_ATTACHED, LIFE_YIELDED, LIFE_FAILED, LIFE_ENDED };
+
+static struct {
+  _Atomic int pid;
+  _Atomic int state;     /* enum life_state; written with the lock held */
+  _Atomic uint32_t lock; /* tid of the holder; futex */
+  const char *_Atomic failure;
+  void *subscriber; /* lock */
+  bool enabled;     /* kinds are on; lock */
+  bool helper_runs; /* lock */
+  _Atomic bool exit_registered, injected, any_record;
+  _Atomic uint32_t bell;      /* futex: rings the helper */
+  _Atomic uint32_t sleeps;    /* the helper sleeps without a timer */
+  _Atomic uint64_t retake_at; /* ns; 0: not */
+  unsigned polls_with_cuda;
+} life;
+
+bool opgap_gpu_attach_wanted;
+static _Atomic bool started; /* the library was preloaded */
+
+/* ---- lock and process ---- */
+
+static bool lock_life(uint64_t patience_ns)
+{
+  uint32_t self = (uint32_t)opgap_raw_gettid();
+  uint64_t give_up = opgap_clock_ns() + patience_ns;
+  for (;;) {
+    uint32_t holder = 0;
+    if (atomic_compare_exchange_strong_explicit(&life.lock, &holder, self, memory_order_acquire, memory_order_relaxed))
+      return true;
+    if (holder == self || opgap_clock_ns() > give_up)
+      return false;
+    opgap_raw_futex_wait(&life.lock, holder, 1000000);
+  }
+}
+
+static void unlock_life(void)
+{
+  atomic_store_explicit(&life.lock, 0, memory_order_release);
+  opgap_raw_futex_wake(&life.lock);
+}
+
+static int state_now(void)
+{
+  return atomic_load_explicit(&life.state, memory_order_acquire);
+}
+
+static void set_state(int state)
+{
+  atomic_store_explicit(&life.state, state, memory_order_release);
+}
+
+/* In a forked child nothing of the parent's CUPTI works: start from nothing. */
+static void ensure_process(void)
+{
+  int pid = opgap_raw_getpid();
+  if (atomic_load_explicit(&life.pid, memory_order_relaxed) == pid)
+    return;
+  memset(&life, 0, sizeof life);
+  opgap_gpu_attach_wanted = false;
+  opgap_gpu_buffers_reset();
+  opgap_gpu_clock_reset();
+  opgap_gpu_decode_reset();
+  atomic_store_explicit(&life.pid, pid, memory_order_relaxed);
+}
+
+static bool wanted(void)
+{
+  return (__atomic_load_n(&opgap_active, __ATOMIC_RELAXED) & OPGAP_GROUP_cuda) != 0;
+}
+
+/* ---- kinds ---- */
+
+/* In this order: runtime calls first, so that no kernel comes without its launch. */
+static const int default_kinds[] = {CUPTI_KIND_DEVICE,          CUPTI_KIND_RUNTIME, CUPTI_KIND_CONCURRENT_KERNEL,
+                                    CUPTI_KIND_MEMCPY,          CUPTI_KIND_MEMCPY2, CUPTI_KIND_MEMSET,
+                                    CUPTI_KIND_SYNCHRONIZATION, CUPTI_KIND_MEMORY2, CUPTI_KIND_OVERHEAD,
+                                    CUPTI_KIND_GRAPH_TRACE};
+#define DEFAULT_KINDS (sizeof default_kinds / sizeof *default_kinds)
+
+static void quiet_runtime_calls(void)
+{
+  if (opgap_cupti.cuptiActivityEnableRuntimeApi == NULL)
+    return; /* the decoder leaves them out */
+#define X(cbid, name) opgap_cupti.cuptiActivityEnableRuntimeApi(cbid, 0);
+  CUPTI_QUIET_RUNTIME_CALLS(X)
+#undef X
+}
+
+/* CUPTI_OK, or the error of the kind that nothing works without. */
+static int enable_kinds(void)
+{
+  int kernel_result = CUPTI_OK;
+  for (unsigned i = 0; i < DEFAULT_KINDS; i++) {
+    int result = opgap_cupti.cuptiActivityEnable(default_kinds[i]);
+    if (default_kinds[i] == CUPTI_KIND_CONCURRENT_KERNEL)
+      kernel_result = result; /* the others may be missing on a device or in an older CUPTI */
+  }
+  if (kernel_result == CUPTI_OK)
+    quiet_runtime_calls();
+  life.enabled = kernel_result == CUPTI_OK;
+  return kernel_result;
+}
+
+static void disable_kinds(void)
+{
+  for (unsigned i = DEFAULT_KINDS; i-- > 0;)
+    opgap_cupti.cuptiActivityDisable(default_kinds[i]);
+  life.enabled = false;
+}
+
+/* ---- attach and detach: lock held, on threads that share the program's descriptors ---- */
+
+static const char *failure_text(int result)
+{
+  switch (result) {
+  case CUPTI_NO_PRIVILEGE:
+  case CUPTI_VIRTUALIZED_NO_PRIVILEGE:
+    return "unavailable: no permission to profile the GPU (NVreg_RestrictProfilingToAdminUsers)";
+  case CUPTI_MULTIPLE_SUBSCRIBERS:
+    return "unavailable: another tool holds CUPTI";
+  case CUPTI_VIRTUALIZED:
+    return "unavailable: CUPTI does not support this virtual GPU";
+  case CUPTI_CONFIDENTIAL_COMPUTING:
+    return "unavailable: CUPTI does not work under confidential computing";
+  case CUPTI_MIG_DEVICE:
+    return "unavailable: CUPTI does not support this MIG device";
+  case CUPTI_NOT_INITIALIZED:
+    return "unavailable: CUPTI does not start (no working driver)";
+  default:
+    return "unavailable: CUPTI does not start";
+  }
+}
+
+static void subscriber_callback(void *user, int domain, uint32_t cbid, const void *data)
+{
+  (void)user; /* no callback is ever enabled: subscribing only says that CUPTI is taken */
+  (void)domain;
+  (void)cbid;
+  (void)data;
+}
+
+static int attach_cupti(void)
+{
+  int result = opgap_cupti.cuptiSubscribe(&life.subscriber, subscriber_callback, NULL);
+  if (result != CUPTI_OK)
+    return result;
+  if (opgap_cupti.cuptiSetThreadIdType != NULL)
+    opgap_cupti.cuptiSetThreadIdType(CUPTI_THREAD_ID_SYSTEM);
+  opgap_gpu_buffers_close(false);
+  result = opgap_cupti.cuptiActivityRegisterCallbacks(opgap_gpu_buffer_request, opgap_gpu_buffer_complete);
+  if (result == CUPTI_OK) {
+    opgap_gpu_clock_start();
+    if (wanted())
+      result = enable_kinds();
+  }
+  if (result != CUPTI_OK) {
+    disable_kinds();
+    opgap_cupti.cuptiUnsubscribe(life.subscriber);
+  }
+  return result;
+}
+
+static void flush(void)
+{
+  opgap_cupti.cuptiActivityFlushAll(0);
+  opgap_gpu_buffers_ask_dropped();
+}
+
+/* Everything CUPTI has, finished or not. */
+static void flush_forced(uint64_t patience_ns)
+{
+  uint64_t give_up = opgap_clock_ns() + patience_ns;
+  uint32_t never = 0;
+  flush();
+  while (opgap_gpu_buffers_filling() > 0 && opgap_clock_ns() < give_up) {
+    opgap_raw_futex_wait(&never, 0, 1000000);
+    flush();
+  }
+  opgap_cupti.cuptiActivityFlushAll(CUPTI_FLUSH_FORCED);
+  opgap_gpu_buffers_ask_dropped();
+}
+
+static void detach_cupti(void)
+{
+  disable_kinds();
+  flush_forced(0);
+  opgap_cupti.cuptiUnsubscribe(life.subscriber);
+  life.subscriber = NULL;
+}
+
+/* ---- helper ---- */
+
+void opgap_gpu_wake_helper(void);
+static void ring(void)
+{
+  atomic_fetch_add_explicit(&life.bell, 1, memory_order_release);
+  opgap_raw_futex_wake(&life.bell);
+}
+
+static void attach(void);
+
+/* One round; returns whether another must follow in a while. */
+static bool helper_round(void)
+{
+  uint64_t retake_at = atomic_load_explicit(&life.retake_at, memory_order_acquire);
+  if (retake_at != 0) {
+    if (opgap_clock_ns() < retake_at)
+      return true;
+    atomic_store_explicit(&life.retake_at, 0, memory_order_relaxed);
+    attach();
+  }
+  if (state_now() != LIFE_ATTACHED || !lock_life(LOCK_PATIENCE_NS))
+    return state_now() == LIFE_ATTACHED;
+  bool more = false;
+  if (state_now() == LIFE_ATTACHED) {
+    if (wanted() != life.enabled) {
+      if (life.enabled)
+        disable_kinds();
+      else
+        enable_kinds();
+    }
+    if (opgap_gpu_buffers_filling() > 0)
+      flush();
+    more = opgap_gpu_buffers_filling() > 0;
+  }
+  unlock_life();
+  return more;
+}
+
+static void *helper_main(void *unused)
+{
+  (void)unused;
+  opgap_vfork_enter(); /* for good: hooks pass this thread's calls through */
+  bool more = true;
+  while (state_now() != LIFE_ENDED && state_now() != LIFE_FAILED) {
+    uint32_t bell = atomic_load_explicit(&life.bell, memory_order_acquire);
+    atomic_store_explicit(&life.sleeps, !more, memory_order_seq_cst);
+    /* seq_cst pairs with the exchange in opgap_gpu_wake_helper: a buffer that went out before we said "sleeps" is
+     * seen here, one after it rings the bell */
+    if (!more && opgap_gpu_buffers_filling() > 0)
+      more = true;
+    opgap_raw_futex_wait(&life.bell, bell, more ? FLUSH_EVERY_NS : 0);
+    more = helper_round();
+  }
+  return NULL;
+}
+
+static void exit_handler(void);
+
+void opgap_gpu_wake_helper(void)
+{
+  atomic_store_explicit(&life.any_record, true, memory_order_relaxed);
+  if (!atomic_exchange_explicit(&life.exit_registered, true, memory_order_relaxed))
+    atexit(exit_handler);
+  if (atomic_exchange_explicit(&life.sleeps, 0, memory_order_seq_cst) != 0)
+    ring();
+}
+
+/* The helper starts with all signals blocked; the caller's mask is the same before and after. */
+static void start_helper(void)
+{
+  pthread_attr_t attributes;
+  pthread_t thread;
+  uint64_t all = UINT64_MAX, before = 0;
+  if (life.helper_runs || pthread_attr_init(&attributes) != 0)
+    return;
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, HELPER_STACK);
+  opgap_raw6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&before, sizeof all, 0, 0);
+  life.helper_runs = pthread_create(&thread, &attributes, helper_main, NULL) == 0;
+  opgap_raw6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);
+  pthread_attr_destroy(&attributes);
+}
+
+static void fail(const char *reason)
+{
+  static bool said;
+  atomic_store_explicit(&life.failure, reason, memory_order_relaxed);
+  set_state(LIFE_FAILED);
+  opgap_notice(&said, "no GPU activity: %s", reason);
+}
+
+/* From ABSENT or YIELDED to ATTACHED or FAILED.  On a program's thread or the helper. */
+static void attach(void)
+{
+  if (!lock_life(LOCK_PATIENCE_NS))
+    return;
+  if (state_now() == LIFE_ABSENT || state_now() == LIFE_YIELDED) {
+    opgap_gpu_attach_wanted = false;
+    const char *reason = opgap_cupti_bind();
+    int result = reason ? CUPTI_UNKNOWN : attach_cupti();
+    if (result == CUPTI_OK) {
+      set_state(LIFE_ATTACHED);
+      start_helper();
+    } else if (result == CUPTI_MULTIPLE_SUBSCRIBERS && state_now() == LIFE_YIELDED) {
+      ; /* somebody was faster; its end will be noticed */
+    } else {
+      fail(reason ? reason : failure_text(result));
+    }
+  }
+  unlock_life();
+}
+
+/* The tracer's own work on a program's thread must not appear in the trace. */
+static void attach_unseen(void)
+{
+  opgap_vfork_enter();
+  attach();
+  opgap_vfork_leave();
+}
+
+/* ---- entries ---- */
+
+static void end_cupti(void)
+{
+  if (state_now() != LIFE_ATTACHED || !lock_life(LOCK_PATIENCE_NS))
+    return;
+  opgap_vfork_enter();
+  if (state_now() == LIFE_ATTACHED) {
+    if (opgap_gpu_buffers_filling() > 0)
+      flush_forced(EXIT_PATIENCE_NS);
+    opgap_gpu_buffers_close(true);
+    set_state(LIFE_ENDED);
+    ring();
+  }
+  opgap_vfork_leave();
+  unlock_life();
+}
+
+static void exit_handler(void)
+{
+  ensure_process();
+  end_cupti();
+}
+
+void opgap_gpu_end(void)
+{
+  ensure_process();
+  end_cupti();
+}
+
+void opgap_gpu_drain(void)
+{
+  ensure_process();
+  struct opgap_gpu_buffer *buffer;
+  while ((buffer = opgap_gpu_buffer_take()) != NULL) {
+    opgap_gpu_decode(buffer);
+    opgap_gpu_buffer_release(buffer);
+  }
+  opgap_gpu_emit_lost(1, opgap_gpu_buffers_dropped());
+}
+
+void opgap_gpu_poll(void)
+{
+  ensure_process();
+  int state = state_now();
+  if (state == LIFE_ATTACHED && wanted() != life.enabled)
+    ring();
+  if (state == LIFE_ABSENT && wanted() && !opgap_gpu_attach_wanted && opgap_gpu_library_loaded("libcuda.so") &&
+      ++life.polls_with_cuda >= POLLS_BEFORE_LATE)
+    opgap_gpu_attach_wanted = true;
+}
+
+void opgap_gpu_attach_late(void)
+{
+  ensure_process();
+  if (state_now() == LIFE_ABSENT)
+    attach_unseen();
+}
+
+/* libcuda calls this inside cuInit: CUDA_INJECTION64_PATH, documented with CUPTI's injection samples. */
+__attribute__((visibility("default"))) int InitializeInjection(void);
+int InitializeInjection(void)
+{
+  if (!atomic_load_explicit(&started, memory_order_relaxed))
+    return 1;
+  ensure_process();
+  atomic_store_explicit(&life.injected, true, memory_order_relaxed);
+  if (state_now() == LIFE_ABSENT && (opgap_settings == NULL || (opgap_settings->hooks & OPGAP_GROUP_cuda) != 0))
+    attach_unseen();
+  return 1;
+}
+
+void opgap_gpu_foreign_enter(void)
+{
+  static bool said;
+  ensure_process();
+  if (state_now() != LIFE_ATTACHED || !lock_life(LOCK_PATIENCE_NS))
+    return;
+  opgap_vfork_enter();
+  bool released = state_now() == LIFE_ATTACHED;
+  if (released) {
+    detach_cupti();
+    set_state(LIFE_YIELDED);
+  }
+  opgap_vfork_leave();
+  unlock_life();
+  if (released)
+    opgap_notice(&said, "another user of CUPTI starts: GPU activity pauses until it ends");
+}
+
+void opgap_gpu_foreign_leave(bool holds)
+{
+  if (state_now() != LIFE_YIELDED)
+    return;
+  atomic_store_explicit(&life.retake_at, holds ? 0 : opgap_clock_ns() + RETAKE_AFTER_NS, memory_order_release);
+  if (!holds)
+    ring();
+}
+
+void opgap_gpu_start(void)
+{
+  Dl_info self;
+  atomic_store_explicit(&started, true, memory_order_relaxed);
+  if (!dladdr((void *)(uintptr_t)InitializeInjection, &self) || self.dli_fname == NULL || self.dli_fname[0] != '/')
+    return;
+  setenv("CUDA_INJECTION64_PATH", self.dli_fname, 0);
+  setenv("NVTX_INJECTION64_PATH", self.dli_fname, 0);
+}
+
+static bool exists(const char *path)
+{
+  return opgap_raw3(SYS_faccessat, AT_FDCWD, (long)path, 0) == 0;
+}
+
+const char *opgap_gpu_status(void)
+{
+  ensure_process();
+  bool device = exists("/dev/nvidiactl") || exists("/dev/dxg") || exists("/dev/nvhost-ctrl-gpu");
+  switch (state_now()) {
+  case LIFE_FAILED:
+    return device ? atomic_load_explicit(&life.failure, memory_order_relaxed) : "no device";
+  case LIFE_YIELDED:
+    return "unavailable: another user of CUPTI took over";
+  case LIFE_ATTACHED:
+  case LIFE_ENDED:
+    if (atomic_load_explicit(&life.any_record, memory_order_relaxed))
+      return "ok";
+    return device ? "unavailable: CUPTI reported nothing" : "no device";
+  default:
+    break;
+  }
+  if (!device)
+    return "no device";
+  return opgap_gpu_library_loaded("libcuda.so")
+             ? "unavailable: CUDA did not call the tracer (CUDA_INJECTION64_PATH belongs to another tool)"
+             : "unavailable: the program did not use CUDA";
+}
