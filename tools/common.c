@@ -1,0 +1,170 @@
+/* What the commands share.  See opgap.h. */
+#include "opgap.h"
+
+#include <dirent.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void complain(const char *command, const char *format, va_list arguments)
+{
+  fflush(stdout);
+  fputs("opgap", stderr);
+  if (command != NULL)
+    fprintf(stderr, " %s", command);
+  fputs(": ", stderr);
+  vfprintf(stderr, format, arguments);
+}
+
+int opgap_usage_error(const char *command, const char *format, ...)
+{
+  va_list arguments;
+  va_start(arguments, format);
+  complain(command, format, arguments);
+  va_end(arguments);
+  if (command != NULL)
+    fprintf(stderr, " (see: opgap %s --help)\n", command);
+  else
+    fputs(" (see: opgap --help)\n", stderr);
+  return OPGAP_EXIT_USAGE;
+}
+
+int opgap_fail(int code, const char *format, ...)
+{
+  va_list arguments;
+  va_start(arguments, format);
+  complain(NULL, format, arguments);
+  va_end(arguments);
+  fputc('\n', stderr);
+  return code;
+}
+
+/* Edit distance of two short words; long ones count as far apart. */
+static size_t distance(const char *a, const char *b)
+{
+  enum { MAX = 32 };
+  size_t n = strlen(a), m = strlen(b), row[MAX + 1];
+  if (n > MAX || m > MAX)
+    return SIZE_MAX;
+  for (size_t j = 0; j <= m; j++)
+    row[j] = j;
+  for (size_t i = 1; i <= n; i++) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= m; j++) {
+      size_t above = row[j], best = diagonal + (a[i - 1] != b[j - 1]);
+      if (above + 1 < best)
+        best = above + 1;
+      if (row[j - 1] + 1 < best)
+        best = row[j - 1] + 1;
+      row[j] = best;
+      diagonal = above;
+    }
+  }
+  return row[m];
+}
+
+const char *opgap_nearest(const char *word, const char *const *words, size_t count)
+{
+  const char *best = NULL;
+  size_t best_distance = SIZE_MAX;
+  for (size_t i = 0; i < count; i++) {
+    size_t d = distance(word, words[i]);
+    if (d < best_distance) {
+      best_distance = d;
+      best = words[i];
+    }
+  }
+  return best != NULL && best_distance * 3 <= strlen(best) ? best : NULL;
+}
+
+const char *opgap_printable(const char *text)
+{
+  static char buffers[4][512];
+  static unsigned next;
+  char *buffer = buffers[next++ % 4];
+  size_t n = 0;
+  for (; text[n] != '\0' && n < sizeof buffers[0] - 4; n++)
+    buffer[n] = (unsigned char)text[n] < 0x20 || text[n] == 0x7f ? '?' : text[n];
+  strcpy(buffer + n, text[n] != '\0' ? "..." : "");
+  return buffer;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+  size_t n = strlen(text), m = strlen(end);
+  return n > m && strcmp(text + n - m, end) == 0;
+}
+
+static char *join(const char *folder, const char *name)
+{
+  char *path;
+  return asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path;
+}
+
+/* A trace's time is that of its folder's last new file: later look-ups change nothing there. */
+char *opgap_newest_trace(const char *folder)
+{
+  char *newest = NULL;
+  struct timespec when = {0, 0};
+  DIR *dir = opendir(folder);
+  if (dir == NULL)
+    return NULL;
+  for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+    struct stat info;
+    if (!ends_with(entry->d_name, ".opgap"))
+      continue;
+    char *path = strcmp(folder, ".") == 0 ? strdup(entry->d_name) : join(folder, entry->d_name);
+    bool newer = path != NULL && stat(path, &info) == 0 && S_ISDIR(info.st_mode) &&
+                 (newest == NULL || info.st_mtim.tv_sec > when.tv_sec ||
+                  (info.st_mtim.tv_sec == when.tv_sec && info.st_mtim.tv_nsec > when.tv_nsec));
+    if (newer) {
+      free(newest);
+      newest = path;
+      when = info.st_mtim;
+    } else {
+      free(path);
+    }
+  }
+  closedir(dir);
+  return newest;
+}
+
+/* Beside the executable (build tree), or where an installation puts libraries. */
+char *opgap_tracer_path(void)
+{
+  static const char *const places[] = {
+    "",
+    "../lib/",
+    "../lib64/",
+#if defined(__x86_64__)
+    "../lib/x86_64-linux-gnu/",
+#elif defined(__aarch64__)
+    "../lib/aarch64-linux-gnu/",
+#endif
+    "../lib/opgap/"
+  };
+  char self[4096];
+  ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (length <= 0)
+    return NULL;
+  self[length] = '\0';
+  char *slash = strrchr(self, '/');
+  if (slash == NULL)
+    return NULL;
+  *slash = '\0';
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    char *path, *resolved;
+    if (asprintf(&path, "%s/%slibopgap.so", self, places[i]) < 0)
+      return NULL;
+    resolved = realpath(path, NULL);
+    free(path);
+    if (resolved != NULL)
+      return resolved;
+  }
+  return NULL;
+}

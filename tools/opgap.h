@@ -1,0 +1,57 @@
+/* The command-line program: the table of commands, and what they share.
+ *
+ * Threads   Single-threaded.  Ownership: strings returned live as long as the program, unless said otherwise.
+ *
+ * One file a command; a command is one line of the table in main.c.  Exit codes: enum opgap_exit, except that `record`
+ * exits with the traced program's status.
+ */
+#ifndef OPGAP_TOOLS_OPGAP_H
+#define OPGAP_TOOLS_OPGAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum opgap_exit {
+  OPGAP_EXIT_DONE = 0,
+  OPGAP_EXIT_REGRESSION = 1,   /* gate */
+  OPGAP_EXIT_USAGE = 2,        /* wrong usage or unreadable input */
+  OPGAP_EXIT_INCOMPARABLE = 3, /* gate */
+  OPGAP_EXIT_DAMAGED = 4       /* the result was printed, but bytes of the trace are damaged or missing */
+};
+
+struct opgap_command {
+  const char *name, *summary;
+  /* argv[0] is the command's name; returns the exit code.  `--help` is the command's to handle. */
+  int (*run)(int argc, char **argv);
+};
+
+int opgap_cmd_record(int argc, char **argv);
+int opgap_cmd_report(int argc, char **argv);
+int opgap_cmd_info(int argc, char **argv);
+int opgap_cmd_doctor(int argc, char **argv);
+
+/* Prints "opgap COMMAND: message" and where to find help on stderr; returns OPGAP_EXIT_USAGE. */
+int opgap_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Prints "opgap: message" on stderr; returns `code`. */
+int opgap_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The word of a list that the user probably meant: the nearest by edit distance, at most a third of its letters off;
+ * NULL when none is near. */
+const char *opgap_nearest(const char *word, const char *const *words, size_t count);
+
+/* Text safe for a terminal: control bytes become '?'.  The result lives until the fourth next call. */
+const char *opgap_printable(const char *text);
+
+/* The newest trace (NAME.opgap) of a folder, as a path to be freed; NULL when there is none. */
+char *opgap_newest_trace(const char *folder);
+
+/* The tracer that belongs to this executable: absolute path to be freed; NULL when it is not found. */
+char *opgap_tracer_path(void);
+
+/* Absolute, usable path of the program that `name` means in PATH, to be freed; NULL when there is none. */
+char *opgap_find_program(const char *name);
+/* Why LD_PRELOAD cannot reach the program at `path` ("statically linked", ...); NULL when nothing is known against it.
+ * A script stands for its interpreter. */
+const char *opgap_why_untraceable(const char *path);
+
+#endif

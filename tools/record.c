@@ -1,0 +1,410 @@
+/* opgap record: runs a program with the tracer preloaded, and exits as it exits.
+ *
+ * The program and its children write the trace by themselves and need no launcher; this command adds checked settings,
+ * a reason when nothing was traced, and the recovery of what killed processes left in their rings.
+ */
+#include "opgap.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "format/recover.h"
+#include "record/settings.h"
+
+#define NAME "record"
+
+struct recording {
+  char **program;          /* argv of the program */
+  char *path;              /* where PATH finds it, or NULL */
+  const char *untraceable; /* known beforehand, or NULL */
+  char *tracer;
+  struct opgap_settings settings;
+  char *folder;        /* absolute; NULL: the program runs untraced */
+  bool folder_is_ours; /* made by this run */
+  pid_t child;
+};
+
+/* ---- arguments and settings ---- */
+
+static void print_help(void)
+{
+  puts("usage: opgap record [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
+       "\n"
+       "Runs PROGRAM with the tracer preloaded and exits with its status.  Each option can also be given as an\n"
+       "environment variable, and works the same with LD_PRELOAD=libopgap.so alone.\n");
+  for (unsigned i = 0; i < opgap_setting_count; i++) {
+    const struct opgap_setting *s = &opgap_setting_table[i];
+    printf("  --%s %s\n      %s", s->flag, s->value, s->help);
+    if (*s->standard != '\0' && strcmp(s->standard, "0") != 0)
+      printf(" (default %s)", s->standard);
+    printf("\n      [%s]\n", s->env);
+  }
+}
+
+static int unknown_option(const char *argument, size_t length)
+{
+  enum { MAX = 64 };
+  const char *flags[MAX];
+  char given[256];
+  snprintf(given, sizeof given, "%.*s", (int)(length < 200 ? length : 200), argument);
+  for (unsigned i = 0; i < opgap_setting_count && i < MAX; i++)
+    flags[i] = opgap_setting_table[i].flag;
+  const char *near = opgap_nearest(given + strspn(given, "-"), flags, opgap_setting_count);
+  if (near != NULL)
+    return opgap_usage_error(NAME, "unknown option '%s', did you mean '--%s'?", opgap_printable(given), near);
+  return opgap_usage_error(NAME, "unknown option '%s'", opgap_printable(given));
+}
+
+/* Takes the option at argv[*index]: checks its value and puts it into the environment. */
+static int take_option(struct recording *r, int argc, char **argv, int *index)
+{
+  char message[OPGAP_SETTING_MESSAGE_MAX], name[64];
+  char *argument = argv[*index];
+  size_t length = strcspn(argument, "=");
+  const struct opgap_setting *setting = argument[1] == '-' ? opgap_setting_find(argument, length) : NULL;
+  if (setting == NULL)
+    return unknown_option(argument, length);
+  snprintf(name, sizeof name, "--%s", setting->flag);
+  const char *value = argument[length] == '=' ? argument + length + 1 : NULL;
+  if (value == NULL) {
+    if (*index + 1 >= argc)
+      return opgap_usage_error(NAME, "option '%s' needs a value", name);
+    value = argv[++*index];
+  }
+  if (opgap_settings_set(&r->settings, name, value, message, sizeof message) != 0)
+    return opgap_usage_error(NAME, "%s", message);
+  setenv(setting->env, value, 1);
+  return 0;
+}
+
+static const char *from_environment(const char *name, void *ctx)
+{
+  (void)ctx;
+  return getenv(name);
+}
+
+/* All settings, after the options were put into the environment. */
+static int check_settings(struct recording *r)
+{
+  extern char **environ;
+  char message[OPGAP_SETTING_MESSAGE_MAX];
+  const char *unknown = opgap_settings_unknown(environ);
+  if (unknown != NULL)
+    return opgap_usage_error(NAME, "unknown setting %s", opgap_printable(unknown));
+  if (opgap_settings_parse(&r->settings, from_environment, NULL, message, sizeof message) != 0)
+    return opgap_usage_error(NAME, "%s", message);
+  return 0;
+}
+
+/* Returns an exit code, or -1 to go on. */
+static int parse_arguments(struct recording *r, int argc, char **argv)
+{
+  int i = 1;
+  for (; i < argc && argv[i][0] == '-' && argv[i][1] != '\0'; i++) {
+    if (strcmp(argv[i], "--") == 0) {
+      i++;
+      break;
+    }
+    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+      print_help();
+      return OPGAP_EXIT_DONE;
+    }
+    int code = take_option(r, argc, argv, &i);
+    if (code != 0)
+      return code;
+  }
+  if (i >= argc)
+    return opgap_usage_error(NAME, "no program given");
+  r->program = argv + i;
+  int code = check_settings(r);
+  return code != 0 ? code : -1;
+}
+
+/* ---- the trace folder ---- */
+
+/* Number of process files in the trace; *of_child is set when one is the child's: <host>-<pid>-<start>.opgt. */
+static unsigned count_files(const char *folder, pid_t child, bool *of_child)
+{
+  unsigned count = 0;
+  char part[32];
+  snprintf(part, sizeof part, "-%ld-", (long)child);
+  DIR *dir = opendir(folder);
+  if (dir == NULL)
+    return 0;
+  for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+    size_t length = strlen(entry->d_name);
+    if (length < 5 || strcmp(entry->d_name + length - 5, ".opgt") != 0)
+      continue;
+    count++;
+    *of_child |= strstr(entry->d_name, part) != NULL;
+  }
+  closedir(dir);
+  return count;
+}
+
+/* Several ranks started one by one share the folder that they all name; anything else must not mix two runs. */
+static bool is_rank(void)
+{
+  return getenv("RANK") != NULL || getenv("SLURM_PROCID") != NULL || getenv("OMPI_COMM_WORLD_RANK") != NULL;
+}
+
+static void default_name(const char *program, char *name, size_t size)
+{
+  char base[65], date[32];
+  time_t now = time(NULL);
+  struct tm utc; /* as the tracer alone would name it */
+  const char *slash = strrchr(program, '/');
+  snprintf(base, sizeof base, "%s", slash != NULL ? slash + 1 : program);
+  for (char *c = base; *c != '\0'; c++) {
+    if (strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-", *c) == NULL)
+      *c = '_';
+  }
+  strftime(date, sizeof date, "%Y%m%d-%H%M%S", gmtime_r(&now, &utc));
+  snprintf(name, size, "opgap-%s-%s-%ld.opgap", base, date, (long)getpid());
+}
+
+static char *absolute_path(const char *path)
+{
+  char *absolute, *here = path[0] == '/' ? strdup("") : getcwd(NULL, 0);
+  if (here == NULL || asprintf(&absolute, "%s%s%s", here, path[0] == '/' ? "" : "/", path) < 0)
+    absolute = NULL;
+  free(here);
+  return absolute;
+}
+
+/* Makes the trace folder.  Returns an exit code, or -1 to go on: traced, or untraced with one line said about it. */
+static int make_folder(struct recording *r)
+{
+  char standard[160];
+  bool any;
+  if (r->settings.off)
+    return -1;
+  default_name(r->program[0], standard, sizeof standard);
+  const char *wanted = r->settings.out[0] != '\0' ? r->settings.out : standard;
+  char *folder = absolute_path(wanted);
+  if (folder != NULL && mkdir(folder, 0700) == 0) {
+    r->folder = folder;
+    r->folder_is_ours = true;
+    return -1;
+  }
+  int error = errno;
+  struct stat info;
+  if (folder != NULL && error == EEXIST && stat(folder, &info) == 0) {
+    error = S_ISDIR(info.st_mode) ? EACCES : ENOTDIR;
+    if (error == EACCES && count_files(folder, 0, &any) > 0 && !is_rank()) {
+      free(folder);
+      return opgap_usage_error(NAME, "%s already holds a trace: name another --out, or remove it",
+                               opgap_printable(wanted));
+    }
+    if (error == EACCES && access(folder, W_OK | X_OK) == 0) {
+      r->folder = folder;
+      return -1;
+    }
+  }
+  free(folder);
+  opgap_fail(0, "cannot write to the trace folder %s: %s; the program runs untraced", opgap_printable(wanted),
+             strerror(error));
+  return -1;
+}
+
+/* ---- running the program ---- */
+
+static volatile sig_atomic_t forward_to;
+
+static void forward(int signal_number)
+{
+  if (forward_to > 0)
+    kill((pid_t)forward_to, signal_number);
+}
+
+static void nothing(int signal_number)
+{
+  (void)signal_number; /* the terminal sent it to the program too, which decides */
+}
+
+static const struct {
+  int number;
+  void (*handler)(int);
+} signals[] = {{SIGTERM, forward}, {SIGHUP, forward}, {SIGINT, nothing}, {SIGQUIT, nothing}};
+#define SIGNAL_COUNT (sizeof signals / sizeof *signals)
+
+/* Handlers, unlike SIG_IGN, do not pass on to the program: exec resets them.  An ignored signal stays ignored. */
+static void catch_signals(void)
+{
+  for (size_t i = 0; i < SIGNAL_COUNT; i++) {
+    struct sigaction old, action = {.sa_handler = signals[i].handler, .sa_flags = SA_RESTART};
+    if (sigaction(signals[i].number, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+      sigaction(signals[i].number, &action, NULL);
+  }
+}
+
+/* The tracer goes last in LD_PRELOAD: the user's own libraries keep their place. */
+static void preload(const struct recording *r)
+{
+  const char *old = getenv("LD_PRELOAD");
+  char *list;
+  if (old != NULL && strstr(old, r->tracer) != NULL)
+    return;
+  if (asprintf(&list, "%s%s%s", old != NULL ? old : "", old != NULL && *old != '\0' ? ":" : "", r->tracer) >= 0) {
+    setenv("LD_PRELOAD", list, 1);
+    free(list);
+  }
+}
+
+static _Noreturn void become_program(const struct recording *r, const sigset_t *mask, int report_fd)
+{
+  for (size_t i = 0; i < SIGNAL_COUNT; i++) {
+    struct sigaction old;
+    if (sigaction(signals[i].number, NULL, &old) == 0 && old.sa_handler == signals[i].handler)
+      signal(signals[i].number, SIG_DFL);
+  }
+  sigprocmask(SIG_SETMASK, mask, NULL);
+  if (r->folder != NULL)
+    setenv("OPGAP_SESSION", r->folder, 1);
+  else
+    unsetenv("OPGAP_SESSION");
+  if (r->folder != NULL || r->settings.off)
+    preload(r);
+  execvp(r->program[0], r->program);
+  int error = errno;
+  while (write(report_fd, &error, sizeof error) < 0 && errno == EINTR)
+    ;
+  _exit(127);
+}
+
+/* Starts the program.  Returns 0, or the errno that kept it from starting. */
+static int start_program(struct recording *r)
+{
+  int report[2], error = 0;
+  sigset_t all, old;
+  if (pipe2(report, O_CLOEXEC) != 0)
+    return errno;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, &old);
+  catch_signals();
+  r->child = fork();
+  if (r->child == 0)
+    become_program(r, &old, report[1]);
+  if (r->child < 0)
+    error = errno;
+  forward_to = r->child;
+  sigprocmask(SIG_SETMASK, &old, NULL);
+  close(report[1]);
+  if (r->child > 0) {
+    ssize_t got;
+    while ((got = read(report[0], &error, sizeof error)) < 0 && errno == EINTR)
+      ;
+    if (got == (ssize_t)sizeof error)
+      waitpid(r->child, NULL, 0);
+    else
+      error = 0;
+  }
+  close(report[0]);
+  return error;
+}
+
+/* Waits for the end; the child is reaped only when no handler can send to its pid any more. */
+static int wait_for_program(const struct recording *r)
+{
+  siginfo_t info;
+  int status = 0;
+  while (waitid(P_PID, (id_t)r->child, &info, WEXITED | WNOWAIT) != 0 && errno == EINTR)
+    ;
+  forward_to = 0;
+  while (waitpid(r->child, &status, 0) < 0 && errno == EINTR)
+    ;
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* Codes as a shell gives them. */
+static int report_not_started(const struct recording *r, int error)
+{
+  const char *name = opgap_printable(r->program[0]);
+  if (r->folder_is_ours)
+    rmdir(r->folder);
+  if (error == ENOENT && r->path == NULL)
+    return opgap_fail(127, "%s: command not found", name);
+  if (error == ENOENT)
+    return opgap_fail(126, "%s: cannot be executed: its interpreter is missing", name);
+  return opgap_fail(126, "%s: cannot be executed: %s", name, strerror(error));
+}
+
+/* ---- after the end ---- */
+
+static void report_untraced(const struct recording *r, unsigned files)
+{
+  const char *name = opgap_printable(r->program[0]);
+  const char *others = files > 0 ? "; other processes were traced" : "";
+  if (r->untraceable != NULL)
+    return; /* said at the start */
+  if (access(r->tracer, R_OK) != 0)
+    opgap_fail(0, "%s was not traced: %s cannot be read%s", name, opgap_printable(r->tracer), others);
+  else
+    opgap_fail(0, "%s was not traced: the tracer was not loaded into it, or could not start (see: opgap doctor)%s",
+               name, others);
+}
+
+static void close_trace(const struct recording *r)
+{
+  bool of_child = false;
+  bool quiet = r->settings.log == OPGAP_LOG_QUIET;
+  opgap_trace_recover(r->folder);
+  unsigned files = count_files(r->folder, r->child, &of_child);
+  if (!of_child && !quiet)
+    report_untraced(r, files);
+  if (files == 0 && r->folder_is_ours)
+    rmdir(r->folder);
+  if (files > 0 && !quiet)
+    fprintf(stderr, "opgap: %u process%s traced to %s (see: opgap report)\n", files, files == 1 ? "" : "es",
+            opgap_printable(r->folder));
+}
+
+static int run(struct recording *r)
+{
+  r->path = opgap_find_program(r->program[0]);
+  r->untraceable = r->path != NULL ? opgap_why_untraceable(r->path) : NULL;
+  if (r->untraceable != NULL && r->folder != NULL && r->settings.log != OPGAP_LOG_QUIET)
+    opgap_fail(0, "%s is %s and cannot be traced; programs that it starts can", opgap_printable(r->program[0]),
+               r->untraceable);
+  int error = start_program(r);
+  if (error != 0)
+    return report_not_started(r, error);
+  int code = wait_for_program(r);
+  if (r->folder != NULL)
+    close_trace(r);
+  return code;
+}
+
+int opgap_cmd_record(int argc, char **argv)
+{
+  struct recording r = {0};
+  opgap_settings_default(&r.settings);
+  int code = parse_arguments(&r, argc, argv);
+  if (code >= 0)
+    return code;
+  r.tracer = opgap_tracer_path();
+  if (r.tracer == NULL)
+    return opgap_fail(OPGAP_EXIT_USAGE, "libopgap.so is neither beside this program nor in ../lib");
+  if (strpbrk(r.tracer, " :$") != NULL) {
+    opgap_fail(0, "%s: LD_PRELOAD cannot name a path with a blank, ':' or '$'; install opgap elsewhere",
+               opgap_printable(r.tracer));
+    code = OPGAP_EXIT_USAGE;
+  } else {
+    code = make_folder(&r);
+    if (code < 0)
+      code = run(&r);
+  }
+  free(r.path);
+  free(r.tracer);
+  free(r.folder);
+  return code;
+}
