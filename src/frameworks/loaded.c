@@ -1,0 +1,100 @@
+/* See loaded.h.  Symbols are found through the object's own DT_GNU_HASH table, which every library that GNU ld, gold
+ * or lld built in the last fifteen years has. */
+#include "frameworks/loaded.h"
+
+#include <elf.h>
+#include <link.h>
+#include <string.h>
+
+static int read_count(struct dl_phdr_info *info, size_t size, void *count)
+{
+  (void)size;
+  *(uint64_t *)count = info->dlpi_adds;
+  return 1; /* the same in every entry */
+}
+
+uint64_t opgap_loaded_count(void)
+{
+  uint64_t count = 0;
+  dl_iterate_phdr(read_count, &count);
+  return count;
+}
+
+/* The loader of glibc relocates most pointers of the dynamic section, other loaders leave them relative. */
+static const void *dynamic_pointer(uintptr_t base, ElfW(Addr) value)
+{
+  return (const void *)(value < base ? base + value : value);
+}
+
+static bool read_dynamic(struct opgap_loaded *object, const ElfW(Dyn) * entry)
+{
+  for (; entry->d_tag != DT_NULL; entry++) {
+    const void *at = dynamic_pointer(object->base, entry->d_un.d_ptr);
+    if (entry->d_tag == DT_SYMTAB)
+      object->symbols = at;
+    else if (entry->d_tag == DT_STRTAB)
+      object->strings = at;
+    else if (entry->d_tag == DT_GNU_HASH)
+      object->gnu_hash = at;
+  }
+  return object->symbols && object->strings && object->gnu_hash;
+}
+
+struct search {
+  const char *prefix;
+  struct opgap_loaded *found;
+};
+
+static int match_object(struct dl_phdr_info *info, size_t size, void *argument)
+{
+  (void)size;
+  const struct search *search = argument;
+  const char *slash = strrchr(info->dlpi_name, '/');
+  const char *file = slash ? slash + 1 : info->dlpi_name;
+  if (strncmp(file, search->prefix, strlen(search->prefix)) != 0)
+    return 0;
+  struct opgap_loaded *object = search->found;
+  object->base = info->dlpi_addr;
+  object->path[0] = 0;
+  strncat(object->path, info->dlpi_name, sizeof object->path - 1);
+  for (unsigned i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+      return read_dynamic(object, (const void *)(object->base + info->dlpi_phdr[i].p_vaddr));
+  return 0;
+}
+
+bool opgap_loaded_find(const char *prefix, struct opgap_loaded *found)
+{
+  *found = (struct opgap_loaded){0};
+  struct search search = {prefix, found};
+  return dl_iterate_phdr(match_object, &search) == 1;
+}
+
+static uint32_t gnu_hash(const char *name)
+{
+  uint32_t hash = 5381;
+  for (; *name; name++)
+    hash = hash * 33 + (unsigned char)*name;
+  return hash;
+}
+
+void *opgap_loaded_symbol(const struct opgap_loaded *object, const char *name)
+{
+  uint32_t bucket_count = object->gnu_hash[0], first_symbol = object->gnu_hash[1], bloom_words = object->gnu_hash[2];
+  const uint32_t *buckets = object->gnu_hash + 4 + bloom_words * (sizeof(ElfW(Addr)) / 4);
+  const uint32_t *chain = buckets + bucket_count;
+  const ElfW(Sym) *symbols = object->symbols;
+  uint32_t hash = gnu_hash(name);
+  uint32_t index = bucket_count ? buckets[hash % bucket_count] : 0;
+  if (index < first_symbol)
+    return NULL;
+  for (;; index++) {
+    uint32_t entry = chain[index - first_symbol];
+    const ElfW(Sym) *symbol = &symbols[index];
+    if ((entry | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
+        strcmp(object->strings + symbol->st_name, name) == 0)
+      return (void *)(object->base + symbol->st_value);
+    if (entry & 1) /* the last of its bucket */
+      return NULL;
+  }
+}

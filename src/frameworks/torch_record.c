@@ -1,0 +1,353 @@
+/* See torch_record.h.
+ *
+ * A callback a scope       The start function that runs tells the scope; no field of RecordFunction is read for it.
+ * Names                    RecordFunction::name() is a pointer: stable for operators, reused for ranges and autograd
+ *                          nodes.  A cache for each thread slot maps (pointer, text) to the interned id.
+ * Begin and end            Operators are objects on the stack: they end where they began, and their address is the tag.
+ *                          A context tells the end callback whether the begin was recorded at all.
+ * Ranges                   TorchScript functions and user ranges may end on another thread (a suspended interpreter, a
+ *                          completed collective).  Each has a `struct range` as its context, which keeps what a
+ *                          record needs.  Ended elsewhere, it is recorded there, and its owner is told that its open
+ *                          op is stale.  One that torch marks as asynchronous never enters a thread's stack of ops.
+ *
+ * Threads   block: its slot's thread, except `stale`.  range: who began it; then who ends it; then who takes it again.
+ * Memory    blocks: one private mapping, zeroed by fork, pages touched as used.  ranges: static and kept by fork,
+ *           because objects of torch in the child still point to them.
+ * Ordering  S  block.stale: release by the thread that ended a range of another; acquire by the owner, which then sees
+ *              that range's tag cleared.
+ *           F  free_ranges: release by the thread that gives a range back; acquire by the one that takes it.
+ */
+#include "frameworks/torch_record.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "record/raw.h"
+#include "record/record.h"
+#include "record/session.h"
+#include "record/settings.h"
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+#define NAME_SLOTS 512u  /* a power of two; a training uses about a hundred names */
+#define NAME_TEXT 112u   /* longer names are interned each time */
+#define BLOCK_COUNT 256u /* thread slots that can have a cache at the same time */
+
+struct cached_name {
+  const char *pointer; /* NULL: empty */
+  uint32_t id;
+  uint32_t reserved;
+  char text[NAME_TEXT];
+};
+
+struct block {
+  _Atomic(struct opgap_thread *) owner;
+  _Atomic uint32_t stale; /* ranges of this thread that ended elsewhere; ordering S */
+  uint32_t stale_seen;    /* `stale` when the owner last looked */
+  _Alignas(64) struct cached_name names[NAME_SLOTS];
+};
+
+#define RANGE_COUNT 4096u
+#define RANGE_TAG (UINT64_C(1) << 63) /* no address has this bit */
+#define RANGE_GENERATION 12           /* shift; below it the index */
+
+struct range {
+  struct opgap_torch_context context; /* first: this is what torch holds */
+  _Atomic uint64_t tag;               /* 0: not open */
+  uint64_t generation, start;
+  struct opgap_thread *thread; /* that began it; NULL: asynchronous, in no thread's stack */
+  struct block *block;         /* of that thread, or NULL */
+  int32_t tid, pid;
+  uint32_t name, scope, stack;
+  uint32_t next_free; /* index + 1 */
+};
+static_assert(RANGE_COUNT == 1u << RANGE_GENERATION, "index of a range");
+
+static struct {
+  const char *(*name)(opgap_torch_function *);
+  uint8_t (*is_async)(opgap_torch_function *);
+  unsigned sequence_offset;
+  struct block *blocks; /* BLOCK_COUNT, or NULL */
+} torch;
+static _Atomic bool announce_late;
+
+static struct range ranges[RANGE_COUNT];
+static _Atomic uint64_t free_ranges; /* count of pushes << 32 | index + 1; ordering F */
+static _Atomic uint32_t ranges_used;
+
+/* ---- contexts ---- */
+
+static void destroy_context(void *context)
+{
+  (void)context;
+}
+
+static void release_range(void *context)
+{
+  struct range *range = context;
+  uint32_t index = (uint32_t)(range - ranges) + 1;
+  uint64_t old = atomic_load_explicit(&free_ranges, memory_order_relaxed), new;
+  do {
+    range->next_free = (uint32_t)old;
+    new = ((old >> 32) + 1) << 32 | index;
+  } while (!atomic_compare_exchange_weak_explicit(&free_ranges, &old, new, memory_order_release, /* F */
+                                                  memory_order_relaxed));
+}
+
+static const struct opgap_torch_vtable range_vtable = {NULL, NULL, destroy_context, release_range};
+static const struct opgap_torch_vtable recorded_vtable = {NULL, NULL, destroy_context, destroy_context};
+/* the context of every recorded operator */
+static struct opgap_torch_context recorded = {&recorded_vtable.destroy};
+
+/* A range that belongs to the caller, or NULL when all are open. */
+static struct range *take_range(void)
+{
+  uint64_t old = atomic_load_explicit(&free_ranges, memory_order_acquire); /* F */
+  while ((uint32_t)old != 0) {
+    struct range *range = &ranges[(uint32_t)old - 1];
+    uint64_t new = ((old >> 32) + 1) << 32 | range->next_free;
+    if (atomic_compare_exchange_weak_explicit(&free_ranges, &old, new, memory_order_acquire, memory_order_acquire))
+      return range;
+  }
+  uint32_t used = atomic_load_explicit(&ranges_used, memory_order_relaxed);
+  while (used < RANGE_COUNT)
+    if (atomic_compare_exchange_weak_explicit(&ranges_used, &used, used + 1, memory_order_relaxed,
+                                              memory_order_relaxed))
+      return &ranges[used];
+  return NULL;
+}
+
+static bool range_is_open(uint64_t tag)
+{
+  return atomic_load_explicit(&ranges[tag & (RANGE_COUNT - 1)].tag, memory_order_relaxed) == tag;
+}
+
+/* ---- a thread's block ---- */
+
+/* The block of a slot, or NULL when another slot has taken its place. */
+static struct block *block_of(struct opgap_thread *thread)
+{
+  if (torch.blocks == NULL)
+    return NULL;
+  struct block *block = &torch.blocks[(uintptr_t)thread / OPGAP_SLOT_BYTES % BLOCK_COUNT];
+  struct opgap_thread *owner = atomic_load_explicit(&block->owner, memory_order_relaxed);
+  if (opgap_unlikely(owner != thread)) {
+    if (owner != NULL || !atomic_compare_exchange_strong_explicit(&block->owner, &owner, thread, memory_order_relaxed,
+                                                                  memory_order_relaxed))
+      return NULL;
+  }
+  return block;
+}
+
+/* Takes ranges that ended on other threads out of this thread's stack of open ops. */
+static void drop_stale_ops(struct opgap_thread *thread)
+{
+  uint32_t depth = thread->depth < OPGAP_MAX_DEPTH ? thread->depth : OPGAP_MAX_DEPTH, kept = 0;
+  for (uint32_t i = 0; i < depth; i++) {
+    uint64_t tag = thread->ops[i].tag;
+    if ((tag & RANGE_TAG) && !range_is_open(tag))
+      continue;
+    if (kept != i)
+      thread->ops[kept] = thread->ops[i];
+    kept++;
+  }
+  thread->depth = kept;
+}
+
+static inline void look_for_stale_ops(struct opgap_thread *thread, struct block *block)
+{
+  if (block == NULL)
+    return;
+  uint32_t stale = atomic_load_explicit(&block->stale, memory_order_acquire); /* S */
+  if (opgap_likely(stale == block->stale_seen))
+    return;
+  block->stale_seen = stale;
+  drop_stale_ops(thread);
+}
+
+/* ---- names ---- */
+
+static void say_late(void)
+{
+  if (!atomic_load_explicit(&announce_late, memory_order_relaxed) || !atomic_exchange(&announce_late, false))
+    return;
+  static const char message[] = "torch was noticed late: ops before this moment are missing";
+  uint64_t name = opgap_intern(message, sizeof message - 1);
+  opgap_emit(OPGAP_EV_PROBE, 0, opgap_ticks(), 0, &name, 1);
+}
+
+static uint32_t intern_slow(struct cached_name *cached, const char *pointer)
+{
+  say_late();
+  size_t length = strlen(pointer);
+  uint32_t id = opgap_intern(pointer, length);
+  if (cached == NULL || id == 0 || length >= NAME_TEXT)
+    return id;
+  cached->pointer = NULL; /* a signal handler that runs an op meets an empty entry, not half of one */
+  atomic_signal_fence(memory_order_seq_cst);
+  memcpy(cached->text, pointer, length + 1);
+  cached->id = id;
+  atomic_signal_fence(memory_order_seq_cst);
+  cached->pointer = pointer;
+  return id;
+}
+
+static inline uint32_t intern(struct block *block, const char *pointer)
+{
+  if (opgap_unlikely(pointer == NULL))
+    return 0;
+  if (opgap_unlikely(block == NULL))
+    return intern_slow(NULL, pointer);
+  uint64_t hash = (uint64_t)(uintptr_t)pointer * UINT64_C(0x9e3779b97f4a7c15);
+  struct cached_name *cached = &block->names[hash >> 55];
+  if (opgap_likely(cached->pointer == pointer && strcmp(cached->text, pointer) == 0))
+    return cached->id;
+  return intern_slow(cached, pointer);
+}
+static_assert(NAME_SLOTS == 1u << (64 - 55), "hash of a name");
+
+/* ---- begin ---- */
+
+/* User ranges stay on while a schedule has recording off: steps are found by them. */
+static inline bool wanted(unsigned scope)
+{
+  if (opgap_likely(opgap_active & OPGAP_GROUP_torch))
+    return true;
+  return scope == OPGAP_SCOPE_USER && opgap_settings->schedule.active > 0 &&
+         (opgap_settings->hooks & OPGAP_GROUP_torch);
+}
+
+static void *begin_range(opgap_torch_function *function, unsigned scope, struct opgap_thread *thread,
+                         struct block *block, uint32_t name)
+{
+  struct range *range = take_range();
+  if (range == NULL) { /* as an operator: right as long as it ends where it began */
+    opgap_op_begin(name, scope, (uint64_t)(uintptr_t)function, 0);
+    return &recorded;
+  }
+  bool asynchronous = torch.is_async(function) & 1;
+  uint64_t tag = RANGE_TAG | ++range->generation << RANGE_GENERATION | (uint64_t)(range - ranges);
+  range->context.vtable = &range_vtable.destroy;
+  range->thread = asynchronous ? NULL : thread;
+  range->block = block;
+  range->tid = thread->tid;
+  range->pid = opgap_session_pid();
+  range->name = name;
+  range->scope = scope;
+  range->stack = 0;
+  range->start = opgap_ticks();
+  atomic_store_explicit(&range->tag, tag, memory_order_relaxed);
+  if (!asynchronous)
+    opgap_op_begin(name, scope, tag, range->stack);
+  return range;
+}
+
+static inline void **begin(void **context, opgap_torch_function *function, unsigned scope)
+{
+  *context = NULL;
+  if (opgap_unlikely(!wanted(scope)))
+    return context;
+  struct opgap_thread *thread = opgap_self();
+  if (opgap_unlikely(thread == NULL))
+    return context;
+  struct block *block = block_of(thread);
+  look_for_stale_ops(thread, block);
+  uint32_t name = intern(block, torch.name(function));
+  if (scope == OPGAP_SCOPE_USER || scope == OPGAP_SCOPE_TORCHSCRIPT) {
+    *context = begin_range(function, scope, thread, block, name);
+  } else {
+    opgap_op_begin(name, scope, (uint64_t)(uintptr_t)function, 0);
+    *context = &recorded;
+  }
+  return context;
+}
+
+#define START(scope)                                                                                                   \
+  static void **start_##scope(void **context, opgap_torch_function *function)                                          \
+  {                                                                                                                    \
+    return begin(context, function, scope);                                                                            \
+  }
+START(0)
+START(1)
+START(2)
+START(3)
+START(4)
+START(5)
+START(6)
+START(7)
+START(8)
+START(9)
+static opgap_torch_start *const starts[OPGAP_SCOPE_COUNT] = {start_0, start_1, start_2, start_3, start_4,
+                                                             start_5, start_6, start_7, start_8, start_9};
+
+/* ---- end ---- */
+
+static inline uint64_t sequence_of(opgap_torch_function *function)
+{
+  if (torch.sequence_offset == 0)
+    return OPGAP_NO_SEQUENCE;
+  return *(const uint64_t *)((const char *)function + torch.sequence_offset);
+}
+
+/* Records a range whose begin is in no stack that this thread may touch. */
+static void emit_range(const struct range *range, uint64_t sequence)
+{
+  const uint64_t fields[6] = {range->name, sequence, 0, 0, 0, range->stack};
+  opgap_emit(OPGAP_EV_OP, range->scope, range->start, opgap_ticks(), fields, 6);
+}
+
+static void end_range(opgap_torch_function *function, struct range *range)
+{
+  uint64_t tag = atomic_load_explicit(&range->tag, memory_order_relaxed);
+  atomic_store_explicit(&range->tag, 0, memory_order_relaxed);
+  if (range->pid != opgap_session_pid())
+    return; /* begun before a fork: the parent's */
+  struct opgap_thread *thread = opgap_self();
+  if (thread != NULL && thread == range->thread && thread->tid == range->tid) {
+    opgap_op_end(OPGAP_EV_OP, tag, sequence_of(function));
+    return;
+  }
+  if (thread != NULL)
+    emit_range(range, sequence_of(function));
+  if (range->thread != NULL && range->block != NULL)
+    atomic_fetch_add_explicit(&range->block->stale, 1, memory_order_release); /* S */
+}
+
+static void end(opgap_torch_function *function, void *context)
+{
+  if (opgap_likely(context == &recorded))
+    opgap_op_end(OPGAP_EV_OP, (uint64_t)(uintptr_t)function, sequence_of(function));
+  else if (context != NULL)
+    end_range(function, context);
+}
+
+/* ---- start-up ---- */
+
+static void map_blocks(void)
+{
+  size_t size = sizeof(struct block) * BLOCK_COUNT;
+  void *at = opgap_raw_mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+  if (at == NULL)
+    return;
+  if (opgap_raw3(SYS_madvise, (long)at, (long)size, MADV_WIPEONFORK) == 0)
+    torch.blocks = at;
+  else /* a child would take its parent's name ids for its own */
+    opgap_raw_munmap(at, size);
+}
+
+void opgap_torch_record_start(const struct opgap_torch_api *api, unsigned sequence_offset, bool late)
+{
+  torch.name = api->name;
+  torch.is_async = api->is_async;
+  torch.sequence_offset = sequence_offset;
+  map_blocks();
+  atomic_store(&announce_late, late);
+  for (unsigned scope = 0; scope < OPGAP_SCOPE_COUNT; scope++) {
+    struct opgap_torch_callback callback = {.start = starts[scope], .end = end, .sampling_probability = 1.0};
+    callback.scopes[scope] = 1;
+    api->add_global_callback(callback);
+  }
+}
