@@ -2,10 +2,10 @@
  *
  * Purpose   One shared, really allocated mapping per process holds rings, counters, open ops and names, so that what a
  *           thread committed is still there after SIGKILL.  The tracer writes it; the flusher drains it into the trace
- *           file; after a death `opgap` (or a sibling) drains the rest.  Because another program reads it, its layout is
- *           a format: offsets and sizes are versioned and asserted here.
- * Threads   Each field names its only writer; everything shared is an atomic with its partner beside it.
- * Ownership The process that created it; after its death whoever takes `recovery_lock`.
+ *           file; after a death `opgap` (or a sibling) drains the rest.  Because another program reads it, its layout
+ * is a format: offsets and sizes are versioned and asserted here. Threads   Each field names its only writer;
+ * everything shared is an atomic with its partner beside it. Ownership The process that created it; after its death
+ * whoever takes `recovery_lock`.
  *
  * Regions (byte offsets in the header; each is allocated from its front as it is needed, never sparse):
  *
@@ -48,7 +48,7 @@
 #define OPGAP_SEGMENT_DATA (OPGAP_SEGMENT_BYTES - OPGAP_SEGMENT_HEADER)
 #define OPGAP_NAME_BUCKETS 8192u
 #define OPGAP_MAX_COUNTERS 64u
-#define OPGAP_MAX_DEPTH 64u /* open ops kept by name; deeper ones are recorded but not listed as open */
+#define OPGAP_MAX_DEPTH 60u  /* open ops kept by name; deeper ones are recorded but not listed as open */
 #define OPGAP_NAME_MAX 1024u /* longer names are cut */
 
 /* A counted hook's totals on one thread.  Writer: the thread. */
@@ -72,10 +72,10 @@ enum opgap_slot_state { OPGAP_SLOT_FREE, OPGAP_SLOT_LIVE, OPGAP_SLOT_DYING, OPGA
 
 /* One thread. */
 struct opgap_thread {
-  _Atomic uint32_t state;  /* enum opgap_slot_state; ordering D */
-  uint32_t serial;         /* stream serial in the trace file, unique in the process */
+  _Atomic uint32_t state; /* enum opgap_slot_state; ordering D */
+  uint32_t serial;        /* stream serial in the trace file, unique in the process */
   int32_t tid, creator_tid;
-  uint64_t pthread;        /* pthread_self(); CUPTI names threads by it */
+  uint64_t pthread; /* pthread_self(); CUPTI names threads by it */
   char name[16];
   _Alignas(64) _Atomic uint64_t write_pos; /* ordering A */
   _Atomic uint32_t first_segment;          /* index + 1 of the segment with read_pos, 0: none yet; ordering B */
@@ -85,10 +85,10 @@ struct opgap_thread {
   /* the blocking call that the thread is in; event 0: none */
   uint32_t call_event, call_reserved;
   uint64_t call_start, call_object;
-  _Alignas(64) _Atomic uint64_t read_pos; /* writer: the consumer */
-  uint32_t consumer_segment;              /* index + 1 of the segment with read_pos; writer: the consumer */
-  uint32_t consumer_reserved;
-  uint64_t consumer_lost;                 /* `lost` as last written to the trace */
+  _Alignas(64) _Atomic uint64_t read_pos;     /* writer: the consumer */
+  uint32_t consumer_segment;                  /* index + 1 of the segment with read_pos; writer: the consumer */
+  uint32_t kind;                              /* enum opgap_stream_kind; THREAD's times are ticks, the others' are ns */
+  uint64_t written_calls[OPGAP_MAX_COUNTERS]; /* `calls` as last written to the trace; writer: the consumer */
   _Alignas(64) struct opgap_counter counters[OPGAP_MAX_COUNTERS];
   struct opgap_counter_detail details[OPGAP_MAX_COUNTERS];
   struct opgap_open_op ops[OPGAP_MAX_DEPTH];
@@ -123,28 +123,31 @@ enum opgap_arena_end { OPGAP_ARENA_RUNNING, OPGAP_ARENA_CLEAN, OPGAP_ARENA_EXEC 
 struct opgap_arena {
   uint64_t magic;
   uint32_t version, header_bytes;
-  uint64_t size;                /* of the address range */
+  uint64_t size; /* of the address range */
   uint32_t names_offset, names_size, buckets_offset, slots_offset, slot_limit, segments_offset, segment_limit;
   int32_t pid;
-  uint64_t start_time;          /* field 22 of /proc/PID/stat */
+  uint32_t ticks_are_tsc; /* else ticks are CLOCK_MONOTONIC ns */
+  uint64_t start_time;    /* field 22 of /proc/PID/stat */
   char boot_id[40];
-  char trace_file[1024];        /* absolute path of the process's trace file */
-  char ring_file[256];          /* absolute path of this arena's file; "" for private memory */
+  char trace_file[1024];                         /* absolute path of the process's trace file */
+  char ring_file[256];                           /* absolute path of this arena's file; "" for private memory */
   struct opgap_anchor first_anchor, last_anchor; /* writer: the consumer */
-  _Atomic uint32_t end;         /* enum opgap_arena_end */
+  _Atomic uint32_t end;                          /* enum opgap_arena_end */
   int32_t exit_status;
-  _Atomic uint32_t recovery_lock; /* pid of who drains after the death */
+  uint32_t counter_count;
+  uint16_t counter_events[OPGAP_MAX_COUNTERS]; /* event id of each counter */
+  _Atomic uint32_t recovery_lock;              /* pid of who drains after the death */
   _Atomic uint32_t next_serial;
   _Alignas(64) _Atomic uint64_t free_segments; /* tag << 32 | index + 1; ordering C */
-  _Atomic uint32_t segments_used;  /* segments ever taken from the front */
-  _Atomic uint32_t segments_ready; /* segments whose memory is allocated */
-  _Atomic uint32_t slots_ready, slots_high; /* slots allocated; slots ever used */
-  _Atomic uint32_t names_used, names_ready; /* bytes */
+  _Atomic uint32_t segments_used;              /* segments ever taken from the front */
+  _Atomic uint32_t segments_ready;             /* segments whose memory is allocated */
+  _Atomic uint32_t slots_ready, slots_high;    /* slots allocated; slots ever used */
+  _Atomic uint32_t names_used, names_ready;    /* bytes */
   _Atomic uint64_t names_lost;
   _Atomic uint64_t threads_lost;   /* threads that found no slot */
   _Atomic uint32_t flusher_sleeps; /* futex: 1 the flusher sleeps, 0 it was woken or works */
   /* consumer's own account */
-  uint64_t records, invalid_records, raw_bytes, stored_bytes, flusher_cpu_ns, chunk_sequence;
+  uint64_t records, invalid_records, raw_bytes, stored_bytes, flusher_cpu_ns, chunk_sequence, ended_lost;
 };
 #define OPGAP_ARENA_HEADER_BYTES 4096u
 static_assert(sizeof(struct opgap_arena) <= OPGAP_ARENA_HEADER_BYTES, "arena header");
@@ -154,7 +157,7 @@ static_assert(sizeof(struct opgap_arena) <= OPGAP_ARENA_HEADER_BYTES, "arena hea
  *   word 1   time in ticks (an instant) or start (a span)
  *   word 2   end (spans only)
  *   then the fields of the event in the order of its schema row.
- * Event 0 is padding up to the end of the segment. */
+ * Event 0 is padding up to the end of the segment; its status is the number of words skipped, itself included. */
 #define OPGAP_WORD0(event, words, depth, status)                                                                       \
   ((uint64_t)(event) | (uint64_t)(words) << 16 | (uint64_t)(depth) << 24 | (uint64_t)(status) << 32)
 

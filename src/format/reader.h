@@ -26,28 +26,28 @@ enum opgap_stream_kind { OPGAP_STREAM_THREAD = 1, OPGAP_STREAM_PROCESS = 2, OPGA
 enum opgap_ended { OPGAP_ENDED_UNKNOWN, OPGAP_ENDED_CLEAN, OPGAP_ENDED_EXEC, OPGAP_ENDED_KILLED, OPGAP_ENDED_RUNNING };
 
 struct opgap_stream_info {
-  uint32_t serial;   /* unique in its process file */
-  uint8_t kind;      /* enum opgap_stream_kind */
-  int32_t tid;       /* kernel thread id; 0 for process streams */
-  const char *name;  /* thread name last seen, or "" */
+  uint32_t serial;            /* unique in its process file */
+  uint8_t kind;               /* enum opgap_stream_kind */
+  int32_t tid;                /* kernel thread id; 0 for process streams */
+  const char *name;           /* thread name last seen, or "" */
   uint64_t first_ns, last_ns; /* CLOCK_MONOTONIC; over its chunks */
   uint64_t records;
-  uint64_t lost;     /* records that found no room, from the stream's LOST records and its last header */
+  uint64_t lost; /* records that found no room, from the stream's LOST records and its last header */
 };
 
 struct opgap_process_info {
-  const char *path;      /* of the process file */
+  const char *path; /* of the process file */
   int32_t pid, ppid;
   int32_t rank, local_rank, world_size; /* -1: unknown */
   const char *host, *command;           /* command: arguments joined by blanks, escaped for display by the caller */
   const char *boot_id;
-  uint64_t start_ns, end_ns;   /* CLOCK_MONOTONIC; end = last time known */
-  int64_t realtime_offset_ns;  /* CLOCK_REALTIME = CLOCK_MONOTONIC + this */
+  uint64_t start_ns, end_ns;  /* CLOCK_MONOTONIC; end = last time known */
+  int64_t realtime_offset_ns; /* CLOCK_REALTIME = CLOCK_MONOTONIC + this */
   enum opgap_ended ended;
-  int32_t exit_status;         /* valid when clean */
-  bool forked;                 /* began by fork without exec */
-  bool kill_safe;              /* its rings outlive it */
-  bool complete;               /* no byte damaged or missing */
+  int32_t exit_status; /* valid when clean */
+  bool forked;         /* began by fork without exec */
+  bool kill_safe;      /* its rings outlive it */
+  bool complete;       /* no byte damaged or missing */
   uint64_t records, invalid_records, lost_records, damaged_bytes;
   uint64_t stored_bytes;
   unsigned stream_count;

@@ -33,12 +33,12 @@ struct opgap_event {
   struct opgap_field fields[OPGAP_MAX_FIELDS];
 };
 
-#define OPGAP_EVENT_HOOK 1     /* a hooked call: fields object, value; status errno (0 = succeeded) */
-#define OPGAP_EVENT_BLOCKING 2 /* the thread may sleep in it */
-#define OPGAP_EVENT_COUNTED 4  /* usually only counted (COUNTER records); spans are the long ones */
-#define OPGAP_EVENT_EDGE 8     /* a wake-up: it can end another thread's wait on the same object */
+#define OPGAP_EVENT_HOOK 1         /* a hooked call: fields object, value; status errno (0 = succeeded) */
+#define OPGAP_EVENT_BLOCKING 2     /* the thread may sleep in it */
+#define OPGAP_EVENT_COUNTED 4      /* usually only counted (COUNTER records); spans are the long ones */
+#define OPGAP_EVENT_EDGE 8         /* a wake-up: it can end another thread's wait on the same object */
 #define OPGAP_EVENT_OBJECT_NAME 16 /* the object is an interned name (a file, pipe, socket), not an address */
-#define OPGAP_EVENT_ALLOC 32   /* value is bytes allocated */
+#define OPGAP_EVENT_ALLOC 32       /* value is bytes allocated */
 #define OPGAP_EVENT_FREE 64
 
 enum opgap_builtin {

@@ -1,0 +1,449 @@
+#include "format/drain.h"
+
+#include <string.h>
+
+#define ZSTD_STATIC_LINKING_ONLY
+#include <zstd.h>
+
+#include "format/reader.h"
+
+#define CHUNK_SEGMENTS 7u /* leaves room for counter records behind the ring's own */
+#define ZSTD_LEVEL 1
+#define SKIP_MAX 4096u
+
+struct opgap_consumer {
+  struct opgap_arena *arena;
+  opgap_sink sink;
+  void *sink_context;
+  bool (*gone)(int tid);
+  void (*release)(uint32_t slot);
+  ZSTD_CCtx *zstd;
+  struct opgap_tick_scale scale;
+  uint64_t last_ns;
+  struct {
+    uint32_t serial;
+    uint64_t position;
+  } skip[SKIP_MAX];
+  uint32_t skip_count;
+  struct opgap_encoder encoder;
+  uint64_t words[OPGAP_ENCODE_MAX_WORDS];
+  uint8_t raw[OPGAP_ENCODE_BUFFER];
+  uint8_t stored[sizeof(struct opgap_chunk_header) + OPGAP_ENCODE_BUFFER + OPGAP_ENCODE_BUFFER / 64];
+  _Alignas(64) uint8_t workspace[];
+};
+
+size_t opgap_consumer_bytes(void)
+{
+  return sizeof(struct opgap_consumer) + ZSTD_estimateCCtxSize(ZSTD_LEVEL);
+}
+
+/* A name of the arena, checked: a dead process's arena may hold anything. */
+static const char *arena_name(void *context, uint32_t id, uint32_t *length)
+{
+  struct opgap_arena *arena = context;
+  uint64_t used = atomic_load_explicit(&arena->names_used, memory_order_relaxed);
+  uint64_t offset = (uint64_t)id * 8;
+  if (used > arena->names_size || offset + sizeof(struct opgap_name) > used)
+    return NULL;
+  const struct opgap_name *name = opgap_arena_name(arena, id);
+  uint32_t n = name->length;
+  if (n > OPGAP_NAME_MAX || offset + sizeof *name + n > used)
+    return NULL;
+  *length = n;
+  return name->bytes;
+}
+
+struct opgap_consumer *opgap_consumer_init(void *memory, struct opgap_arena *arena, const struct opgap_event *hooks,
+                                           unsigned hook_count, opgap_sink sink, void *sink_context)
+{
+  struct opgap_consumer *consumer = memory;
+  consumer->skip_count = 0;
+  consumer->last_ns = 0;
+  consumer->gone = NULL;
+  consumer->release = NULL;
+  consumer->arena = arena;
+  consumer->sink = sink;
+  consumer->sink_context = sink_context;
+  consumer->zstd = ZSTD_initStaticCCtx(consumer->workspace, ZSTD_estimateCCtxSize(ZSTD_LEVEL));
+  ZSTD_CCtx_setParameter(consumer->zstd, ZSTD_c_compressionLevel, ZSTD_LEVEL);
+  consumer->encoder.name = arena_name;
+  consumer->encoder.name_context = arena;
+  opgap_encoder_init(&consumer->encoder, hooks, hook_count);
+  return consumer;
+}
+
+void opgap_consumer_set_gone(struct opgap_consumer *consumer, bool (*gone)(int tid))
+{
+  consumer->gone = gone;
+}
+
+void opgap_consumer_set_release(struct opgap_consumer *consumer, void (*release)(uint32_t slot))
+{
+  consumer->release = release;
+}
+
+void opgap_consumer_skip(struct opgap_consumer *consumer, uint32_t serial, uint64_t position)
+{
+  for (uint32_t i = 0; i < consumer->skip_count; i++) {
+    if (consumer->skip[i].serial == serial) {
+      if (consumer->skip[i].position < position)
+        consumer->skip[i].position = position;
+      return;
+    }
+  }
+  if (consumer->skip_count < SKIP_MAX) {
+    consumer->skip[consumer->skip_count].serial = serial;
+    consumer->skip[consumer->skip_count++].position = position;
+  }
+}
+
+/* Compresses consumer->raw and appends the chunk. */
+static int write_chunk(struct opgap_consumer *consumer, struct opgap_chunk_header *header, size_t raw_bytes)
+{
+  struct opgap_arena *arena = consumer->arena;
+  uint8_t *payload = consumer->stored + sizeof *header;
+  size_t stored =
+      ZSTD_compress2(consumer->zstd, payload, sizeof consumer->stored - sizeof *header, consumer->raw, raw_bytes);
+  if (ZSTD_isError(stored))
+    return -5;
+  header->magic = OPGAP_CHUNK_MAGIC;
+  header->header_bytes = sizeof *header;
+  header->sequence = (uint32_t)(arena->chunk_sequence + 1);
+  header->stored_bytes = (uint32_t)stored;
+  header->raw_bytes = (uint32_t)raw_bytes;
+  header->payload_crc = opgap_crc32(0, payload, stored);
+  header->header_crc = opgap_crc32(0, header, offsetof(struct opgap_chunk_header, header_crc));
+  memcpy(consumer->stored, header, sizeof *header);
+  int error = consumer->sink(consumer->sink_context, consumer->stored, sizeof *header + stored);
+  if (error)
+    return error;
+  arena->chunk_sequence++;
+  arena->records += header->records;
+  arena->raw_bytes += raw_bytes;
+  arena->stored_bytes += sizeof *header + stored;
+  return 0;
+}
+
+int opgap_consumer_begin(struct opgap_consumer *consumer, const uint8_t *pairs, size_t pairs_bytes)
+{
+  struct opgap_file_header file = {.version = OPGAP_TRACE_VERSION,
+                                   .min_version = OPGAP_TRACE_VERSION,
+                                   .header_bytes = sizeof file,
+                                   .start_ns = consumer->arena->first_anchor.ns,
+                                   .pid = consumer->arena->pid};
+  memcpy(file.magic, OPGAP_TRACE_MAGIC, sizeof file.magic);
+  int error = consumer->sink(consumer->sink_context, &file, sizeof file);
+  if (error)
+    return error;
+  if (pairs_bytes > sizeof consumer->raw)
+    return -7;
+  memcpy(consumer->raw, pairs, pairs_bytes);
+  uint64_t now = consumer->arena->first_anchor.ns;
+  struct opgap_chunk_header info = {.type = OPGAP_CHUNK_INFO, .first_ns = now, .last_ns = now};
+  error = write_chunk(consumer, &info, pairs_bytes);
+  if (error)
+    return error;
+  struct opgap_chunk_header schema = {.type = OPGAP_CHUNK_SCHEMA, .first_ns = now, .last_ns = now};
+  return write_chunk(consumer, &schema, opgap_encode_schema(&consumer->encoder, consumer->raw, sizeof consumer->raw));
+}
+
+static void set_scale(struct opgap_consumer *consumer, struct opgap_anchor now)
+{
+  struct opgap_arena *arena = consumer->arena;
+  struct opgap_anchor last = arena->last_anchor;
+  consumer->scale = (struct opgap_tick_scale){.ticks0 = last.ticks, .ns0 = last.ns, .mult = 1ull << 32};
+  if (!arena->ticks_are_tsc)
+    return;
+  if (now.ticks - last.ticks < 1000000 || now.ns <= last.ns) /* too close for a ratio: look back further */
+    last = arena->first_anchor;
+  uint64_t ticks = now.ticks - last.ticks, ns = now.ns - last.ns;
+  if (ticks > 0 && (int64_t)ticks > 0 && (int64_t)ns > 0)
+    consumer->scale.mult = (uint64_t)(((unsigned __int128)ns << 32) / ticks);
+}
+
+static void push_free_segment(struct opgap_arena *arena, uint32_t segment)
+{
+  uint64_t old = atomic_load_explicit(&arena->free_segments, memory_order_relaxed), replacement;
+  do {
+    atomic_store_explicit(&opgap_arena_segment(arena, segment)->next, (uint32_t)old, memory_order_relaxed);
+    replacement = ((old >> 32) + 1) << 32 | segment;
+  } while (!atomic_compare_exchange_weak_explicit(&arena->free_segments, &old, replacement, memory_order_release,
+                                                  memory_order_relaxed)); /* C */
+}
+
+static bool valid_segment(const struct opgap_arena *arena, uint32_t segment)
+{
+  return segment >= 1 && segment <= arena->segment_limit &&
+         segment <= atomic_load_explicit(&arena->segments_ready, memory_order_relaxed);
+}
+
+/* Where a thread's reading stands; moved into the slot once the chunk is safe. */
+struct place {
+  uint64_t position;
+  uint32_t segment;
+  uint32_t passed[CHUNK_SEGMENTS + 1], passed_count;
+};
+
+static bool next_segment(struct opgap_arena *arena, struct opgap_thread *slot, struct place *at)
+{
+  if (at->segment == 0) {
+    at->segment = atomic_load_explicit(&slot->first_segment, memory_order_acquire); /* B */
+    return valid_segment(arena, at->segment);
+  }
+  struct opgap_segment *segment = opgap_arena_segment(arena, at->segment);
+  if (at->position < segment->base + OPGAP_SEGMENT_DATA)
+    return at->position >= segment->base;
+  uint32_t next = atomic_load_explicit(&segment->next, memory_order_acquire); /* B */
+  if (!valid_segment(arena, next) || at->passed_count > CHUNK_SEGMENTS)
+    return false;
+  at->passed[at->passed_count++] = at->segment;
+  at->segment = next;
+  return opgap_arena_segment(arena, next)->base == at->position;
+}
+
+/* Copies committed words, up to a chunk's worth.  Pieces end where records end: at write_pos or at a segment's end. */
+static size_t collect(struct opgap_consumer *consumer, struct opgap_thread *slot, struct place *at, uint64_t limit)
+{
+  size_t count = 0;
+  while (at->position < limit && at->passed_count < CHUNK_SEGMENTS && next_segment(consumer->arena, slot, at)) {
+    struct opgap_segment *segment = opgap_arena_segment(consumer->arena, at->segment);
+    uint64_t end = segment->base + OPGAP_SEGMENT_DATA < limit ? segment->base + OPGAP_SEGMENT_DATA : limit;
+    size_t words = (size_t)(end - at->position) / 8;
+    if (count + words > CHUNK_SEGMENTS * (OPGAP_SEGMENT_DATA / 8))
+      break;
+    memcpy(consumer->words + count, segment->data + (at->position - segment->base) / 8, words * 8);
+    count += words;
+    at->position = end;
+  }
+  return count;
+}
+
+static size_t add_counters(struct opgap_consumer *consumer, struct opgap_thread *slot, size_t count, uint64_t now_ticks)
+{
+  struct opgap_arena *arena = consumer->arena;
+  unsigned counters = arena->counter_count < OPGAP_MAX_COUNTERS ? arena->counter_count : OPGAP_MAX_COUNTERS;
+  for (unsigned i = 0; i < counters; i++) {
+    uint64_t calls = __atomic_load_n(&slot->counters[i].calls, __ATOMIC_RELAXED);
+    if (calls == slot->written_calls[i])
+      continue;
+    uint64_t *w = consumer->words + count;
+    struct opgap_counter_detail detail = slot->details[i];
+    w[0] = OPGAP_WORD0(OPGAP_EV_COUNTER, 7, 0, arena->counter_events[i]);
+    w[1] = now_ticks;
+    w[2] = calls;
+    w[3] = __atomic_load_n(&slot->counters[i].bytes, __ATOMIC_RELAXED);
+    w[4] = detail.failed;
+    w[5] = detail.timed;
+    w[6] = (uint64_t)(((unsigned __int128)detail.time_ticks * consumer->scale.mult) >> 32);
+    count += 7;
+  }
+  return count;
+}
+
+static void counters_written(struct opgap_consumer *consumer, struct opgap_thread *slot, size_t from, size_t to)
+{
+  struct opgap_arena *arena = consumer->arena;
+  for (size_t i = from; i + 7 <= to; i += 7)
+    for (unsigned k = 0; k < arena->counter_count && k < OPGAP_MAX_COUNTERS; k++)
+      if (arena->counter_events[k] == consumer->words[i] >> 32)
+        slot->written_calls[k] = consumer->words[i + 2];
+}
+
+/* What a dead thread was in the middle of (words of OPEN_OP and OPEN_CALL). */
+static size_t add_open(struct opgap_consumer *consumer, struct opgap_thread *slot, size_t count, uint64_t end)
+{
+  uint32_t depth = slot->depth < OPGAP_MAX_DEPTH ? slot->depth : OPGAP_MAX_DEPTH;
+  if (slot->call_event) {
+    uint64_t w[5] = {OPGAP_WORD0(OPGAP_EV_OPEN_CALL, 5, depth, 0), slot->call_start,
+                     end > slot->call_start ? end : slot->call_start, slot->call_event, slot->call_object};
+    memcpy(consumer->words + count, w, sizeof w);
+    count += 5;
+  }
+  for (uint32_t i = depth; i-- > 0;) {
+    uint64_t start = slot->ops[i].start;
+    uint64_t w[4] = {OPGAP_WORD0(OPGAP_EV_OPEN_OP, 4, i, 0), start, end > start ? end : start, slot->ops[i].name};
+    memcpy(consumer->words + count, w, sizeof w);
+    count += 4;
+  }
+  return count;
+}
+
+static uint64_t slot_lost(const struct opgap_thread *slot)
+{
+  return atomic_load_explicit(&slot->lost, memory_order_relaxed) + slot->nested;
+}
+
+static int write_records(struct opgap_consumer *consumer, struct opgap_thread *slot, size_t count, uint64_t position)
+{
+  struct opgap_encoded encoded =
+      opgap_encode_records(&consumer->encoder, consumer->words, count,
+                           slot->kind == OPGAP_STREAM_THREAD ? &consumer->scale : NULL, consumer->raw);
+  consumer->arena->invalid_records += encoded.invalid;
+  if (encoded.last_ns > consumer->last_ns)
+    consumer->last_ns = encoded.last_ns;
+  struct opgap_chunk_header header = {.type = OPGAP_CHUNK_RECORDS,
+                                      .serial = slot->serial,
+                                      .kind = slot->kind,
+                                      .tid = slot->tid,
+                                      .lost = slot_lost(slot),
+                                      .records = encoded.records,
+                                      .first_ns = encoded.first_ns,
+                                      .last_ns = encoded.last_ns,
+                                      .position = position};
+  memcpy(header.name, slot->name, sizeof header.name);
+  return write_chunk(consumer, &header, encoded.bytes);
+}
+
+static void place_reached(struct opgap_consumer *consumer, struct opgap_thread *slot, const struct place *at)
+{
+  slot->consumer_segment = at->segment;
+  atomic_store_explicit(&slot->read_pos, at->position, memory_order_release);
+  for (uint32_t i = 0; i < at->passed_count; i++)
+    push_free_segment(consumer->arena, at->passed[i]);
+}
+
+/* Moves to a position that the file already holds. */
+static void skip_written(struct opgap_consumer *consumer, struct opgap_thread *slot)
+{
+  for (uint32_t i = 0; i < consumer->skip_count; i++) {
+    if (consumer->skip[i].serial != slot->serial)
+      continue;
+    while (atomic_load_explicit(&slot->read_pos, memory_order_relaxed) < consumer->skip[i].position) {
+      struct place at = {.position = atomic_load_explicit(&slot->read_pos, memory_order_relaxed),
+                         .segment = slot->consumer_segment};
+      if (collect(consumer, slot, &at, consumer->skip[i].position) == 0)
+        break;
+      place_reached(consumer, slot, &at);
+    }
+  }
+}
+
+static long drain_slot(struct opgap_consumer *consumer, struct opgap_thread *slot, struct opgap_anchor now,
+                       enum opgap_drain_mode mode, bool ended)
+{
+  uint64_t limit = atomic_load_explicit(&slot->write_pos, memory_order_acquire); /* A */
+  uint64_t before = consumer->arena->records;
+  bool counters_due = mode != OPGAP_DRAIN_READY || ended;
+  for (bool more = true; more;) {
+    struct place at = {.position = atomic_load_explicit(&slot->read_pos, memory_order_relaxed),
+                       .segment = slot->consumer_segment};
+    size_t count = collect(consumer, slot, &at, limit);
+    more = count > 0 && at.position < limit;
+    size_t counters = count;
+    if (!more && (count > 0 || counters_due))
+      count = add_counters(consumer, slot, count, slot->kind == OPGAP_STREAM_THREAD ? now.ticks : now.ns);
+    size_t counters_end = count;
+    if (!more && mode == OPGAP_DRAIN_DEAD)
+      count = add_open(consumer, slot, count, now.ticks);
+    if (count == 0)
+      break;
+    int error = write_records(consumer, slot, count, at.position);
+    if (error)
+      return error;
+    counters_written(consumer, slot, counters, counters_end);
+    place_reached(consumer, slot, &at);
+  }
+  return (long)(consumer->arena->records - before);
+}
+
+/* Gives all segments and the slot back.  Ordering D: release, so that the next owner sees an empty slot. */
+static void free_slot(struct opgap_consumer *consumer, struct opgap_thread *slot, uint32_t index)
+{
+  if (slot->consumer_segment == 0)
+    slot->consumer_segment = atomic_load_explicit(&slot->first_segment, memory_order_acquire);
+  if (slot->consumer_segment)
+    push_free_segment(consumer->arena, slot->consumer_segment);
+  consumer->arena->ended_lost += slot_lost(slot);
+  if (consumer->release)
+    consumer->release(index);
+  memset((char *)slot + sizeof slot->state, 0, sizeof *slot - sizeof slot->state);
+  atomic_store_explicit(&slot->state, OPGAP_SLOT_FREE, memory_order_release); /* D */
+}
+
+long opgap_consumer_drain(struct opgap_consumer *consumer, struct opgap_anchor now, enum opgap_drain_mode mode)
+{
+  struct opgap_arena *arena = consumer->arena;
+  long records = 0;
+  set_scale(consumer, now);
+  uint32_t slots = atomic_load_explicit(&arena->slots_high, memory_order_acquire);
+  if (slots > arena->slot_limit)
+    slots = arena->slot_limit;
+  for (uint32_t i = 0; i < slots; i++) {
+    struct opgap_thread *slot = opgap_arena_slot(arena, i);
+    uint32_t state = atomic_load_explicit(&slot->state, memory_order_acquire); /* D */
+    if (state == OPGAP_SLOT_FREE)
+      continue;
+    bool ended =
+        state == OPGAP_SLOT_ENDED || (state == OPGAP_SLOT_DYING && consumer->gone && consumer->gone(slot->tid));
+    if (mode == OPGAP_DRAIN_DEAD)
+      skip_written(consumer, slot);
+    long n = drain_slot(consumer, slot, now, mode, ended);
+    if (n < 0)
+      return n;
+    records += n;
+    if (ended)
+      free_slot(consumer, slot, i);
+  }
+  arena->last_anchor = now;
+  return records;
+}
+
+int opgap_consumer_end(struct opgap_consumer *consumer, const char *how, int exit_status)
+{
+  struct opgap_arena *arena = consumer->arena;
+  uint8_t *at = consumer->raw, *end = at + sizeof consumer->raw;
+  uint64_t lost = arena->ended_lost;
+  for (uint32_t i = 0; i < atomic_load(&arena->slots_high) && i < arena->slot_limit; i++)
+    lost += slot_lost(opgap_arena_slot(arena, i));
+  struct {
+    const char *key;
+    int64_t value;
+  } values[] = {{"exit_status", exit_status},
+                {"records", (int64_t)arena->records},
+                {"invalid_records", (int64_t)arena->invalid_records},
+                {"lost_records", (int64_t)lost},
+                {"lost_names", (int64_t)atomic_load(&arena->names_lost)},
+                {"lost_threads", (int64_t)atomic_load(&arena->threads_lost)},
+                {"flusher_cpu_ns", (int64_t)arena->flusher_cpu_ns},
+                {"raw_bytes", (int64_t)arena->raw_bytes},
+                {"stored_bytes", (int64_t)arena->stored_bytes}};
+  at = opgap_encode_pair(at, end, "ended", how, strlen(how));
+  for (unsigned i = 0; i < sizeof values / sizeof *values; i++) {
+    char digits[24];
+    char *p = digits + sizeof digits;
+    uint64_t v = values[i].value < 0 ? 0 - (uint64_t)values[i].value : (uint64_t)values[i].value;
+    do
+      *--p = (char)('0' + v % 10);
+    while (v /= 10);
+    if (values[i].value < 0)
+      *--p = '-';
+    at = opgap_encode_pair(at, end, values[i].key, p, (size_t)(digits + sizeof digits - p));
+  }
+  uint64_t now = arena->last_anchor.ns > consumer->last_ns ? arena->last_anchor.ns : consumer->last_ns;
+  struct opgap_chunk_header header = {.type = OPGAP_CHUNK_END, .first_ns = now, .last_ns = now};
+  return write_chunk(consumer, &header, (size_t)(at - consumer->raw));
+}
+
+const char *opgap_arena_check(const struct opgap_arena *arena, uint64_t file_size)
+{
+  if (file_size < sizeof *arena || arena->magic != OPGAP_ARENA_MAGIC)
+    return "not an opgap ring file";
+  if (arena->version != OPGAP_ARENA_VERSION)
+    return "a ring file of another opgap version";
+  uint64_t slots_end = (uint64_t)arena->slots_offset +
+                       (uint64_t)atomic_load(&((struct opgap_arena *)arena)->slots_ready) * OPGAP_SLOT_BYTES;
+  uint64_t segments_end = (uint64_t)arena->segments_offset +
+                          (uint64_t)atomic_load(&((struct opgap_arena *)arena)->segments_ready) * OPGAP_SEGMENT_BYTES;
+  uint64_t names_end = (uint64_t)arena->names_offset + atomic_load(&((struct opgap_arena *)arena)->names_ready);
+  if (arena->size > 1ull << 40 || slots_end > arena->size || segments_end > arena->size || names_end > arena->size ||
+      arena->slots_offset % 64 || arena->segments_offset % 64 || arena->names_offset % 8 ||
+      (atomic_load(&((struct opgap_arena *)arena)->segments_ready) && segments_end > file_size) ||
+      atomic_load(&((struct opgap_arena *)arena)->slots_high) >
+          atomic_load(&((struct opgap_arena *)arena)->slots_ready) ||
+      atomic_load(&((struct opgap_arena *)arena)->slots_ready) > arena->slot_limit ||
+      atomic_load(&((struct opgap_arena *)arena)->segments_ready) > arena->segment_limit || slots_end > file_size ||
+      names_end > file_size || arena->counter_count > OPGAP_MAX_COUNTERS ||
+      atomic_load(&((struct opgap_arena *)arena)->names_used) > arena->names_size)
+    return "a damaged ring file";
+  return NULL;
+}

@@ -1,0 +1,53 @@
+/* The consumer: moves what threads committed from an arena into chunks of a trace file.
+ *
+ * Context   The flusher, a thread that drains at its own exec or exit, a later program that recovers the arena of a
+ *           dead process.  One consumer an arena at a time.  No allocation after init, no errno, no libc state.
+ * Ownership Whoever maps the scratch memory: opgap_consumer_bytes() bytes, zeroed or used by a consumer before.
+ *
+ * Nothing twice: a chunk names the ring position behind its last record, and the ring's read_pos moves after the
+ * chunk is written.  If the consumer dies in between, recovery skips what the file already holds.
+ */
+#ifndef OPGAP_FORMAT_DRAIN_H
+#define OPGAP_FORMAT_DRAIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "format/arena.h"
+#include "format/encode.h"
+
+/* Appends bytes to the trace; 0 or -errno.  Must write all or leave the file as it was. */
+typedef int (*opgap_sink)(void *context, const void *bytes, size_t size);
+
+struct opgap_consumer;
+
+size_t opgap_consumer_bytes(void);
+/* Prepares scratch memory for an arena.  hooks: the hook rows of the schema. */
+struct opgap_consumer *opgap_consumer_init(void *memory, struct opgap_arena *arena, const struct opgap_event *hooks,
+                                           unsigned hook_count, opgap_sink sink, void *sink_context);
+
+/* Writes the file header, the INFO and the SCHEMA chunk.  pairs: encoded by opgap_encode_pair. */
+int opgap_consumer_begin(struct opgap_consumer *consumer, const uint8_t *pairs, size_t pairs_bytes);
+
+enum opgap_drain_mode {
+  OPGAP_DRAIN_READY, /* what is there; counters of threads that have records or have ended */
+  OPGAP_DRAIN_ALL,   /* also all counters */
+  OPGAP_DRAIN_DEAD,  /* the process is dead: also what its threads were in the middle of */
+};
+/* Drains every thread.  now: an anchor taken just before.  Returns the number of records written; negative: the sink
+ * failed, nothing is lost from the rings. */
+long opgap_consumer_drain(struct opgap_consumer *consumer, struct opgap_anchor now, enum opgap_drain_mode mode);
+/* Writes the END chunk. */
+int opgap_consumer_end(struct opgap_consumer *consumer, const char *how, int exit_status);
+
+/* Skips what the file holds already: the highest position of a stream's chunks.  Before the first drain. */
+void opgap_consumer_skip(struct opgap_consumer *consumer, uint32_t serial, uint64_t position);
+/* Is the kernel thread gone?  Set by the tracer; recovery knows that all are. */
+void opgap_consumer_set_gone(struct opgap_consumer *consumer, bool (*gone)(int tid));
+/* Called with the slot index before the slot becomes free. */
+void opgap_consumer_set_release(struct opgap_consumer *consumer, void (*release)(uint32_t slot));
+/* Checks an arena's header and regions against the size of its file; the reason or NULL. */
+const char *opgap_arena_check(const struct opgap_arena *arena, uint64_t file_size);
+
+#endif

@@ -1,0 +1,262 @@
+#include "format/encode.h"
+
+#include <string.h>
+
+uint32_t opgap_crc32(uint32_t crc, const void *data, size_t size)
+{
+  /* Half-byte table of the reflected polynomial 0xEDB88320: small enough to stay in one cache line. */
+  static const uint32_t table[16] = {0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
+                                     0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
+                                     0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
+  const uint8_t *p = data;
+  crc = ~crc;
+  for (size_t i = 0; i < size; i++) {
+    crc ^= p[i];
+    crc = crc >> 4 ^ table[crc & 15];
+    crc = crc >> 4 ^ table[crc & 15];
+  }
+  return ~crc;
+}
+
+void opgap_encoder_init(struct opgap_encoder *encoder, const struct opgap_event *hooks, unsigned hook_count)
+{
+  unsigned count;
+  const struct opgap_event *builtin = opgap_schema_builtin(&count);
+  for (unsigned i = 0; i < count; i++)
+    encoder->events[builtin[i].id] = &builtin[i];
+  for (unsigned i = 0; i < hook_count; i++)
+    if (hooks[i].id < OPGAP_MAX_EVENTS)
+      encoder->events[hooks[i].id] = &hooks[i];
+}
+
+/* Index of a name in this chunk, from 1; 0: none.  The table forgets the last chunk by its epoch. */
+static uint32_t name_index(struct opgap_encoder *encoder, uint64_t id)
+{
+  if (id == 0 || id > UINT32_MAX)
+    return 0;
+  uint32_t mask = sizeof encoder->name_keys / sizeof *encoder->name_keys - 1;
+  uint32_t h = (uint32_t)id * 2654435761u >> 18;
+  for (;; h++) {
+    h &= mask;
+    if (encoder->name_epoch[h] != encoder->epoch)
+      break;
+    if (encoder->name_keys[h] == id)
+      return encoder->name_index[h];
+  }
+  if (encoder->name_count == sizeof encoder->names / sizeof *encoder->names)
+    return 0;
+  encoder->names[encoder->name_count++] = (uint32_t)id;
+  encoder->name_epoch[h] = encoder->epoch;
+  encoder->name_keys[h] = (uint32_t)id;
+  return encoder->name_index[h] = encoder->name_count;
+}
+
+static unsigned record_words(const struct opgap_event *event)
+{
+  return (event->kind == OPGAP_SPAN ? 3u : 2u) + event->field_count;
+}
+
+/* Sorts the records by event and checks them.  Returns how many are valid. */
+static uint32_t index_records(struct opgap_encoder *encoder, const uint64_t *words, size_t count, uint32_t *invalid,
+                              unsigned *present)
+{
+  uint32_t records = 0;
+  *present = 0;
+  for (size_t i = 0; i < count;) {
+    uint32_t event = words[i] & 0xffff, size = words[i] >> 16 & 0xff;
+    if (event == 0) { /* padding up to the end of a segment; its status says how much */
+      i += words[i] >> 32 ? words[i] >> 32 : 1;
+      continue;
+    }
+    if (size == 0 || i + size > count) {
+      ++*invalid; /* the rest cannot be told apart any more */
+      break;
+    }
+    const struct opgap_event *row = event < OPGAP_MAX_EVENTS ? encoder->events[event] : NULL;
+    if (row == NULL || size != record_words(row)) {
+      ++*invalid;
+    } else {
+      encoder->at[records] = (uint32_t)i;
+      encoder->next[records] = UINT32_MAX;
+      if (encoder->head[event] == UINT32_MAX) {
+        encoder->head[event] = records;
+        encoder->present[(*present)++] = (uint16_t)event;
+      } else {
+        encoder->next[encoder->tail[event]] = records;
+      }
+      encoder->tail[event] = records++;
+    }
+    i += size;
+  }
+  return records;
+}
+
+static uint64_t time_of(const struct opgap_tick_scale *scale, uint64_t time)
+{
+  return scale ? opgap_scale(scale, time) : time;
+}
+
+static uint64_t end_of(const struct opgap_encoder *encoder, const uint64_t *w, const struct opgap_tick_scale *scale)
+{
+  bool span = encoder->events[w[0] & 0xffff]->kind == OPGAP_SPAN;
+  return time_of(scale, span ? w[2] : w[1]);
+}
+
+static uint8_t *put_event_column(struct opgap_encoder *encoder, const uint64_t *words, unsigned event, unsigned column,
+                                 const struct opgap_tick_scale *scale, uint8_t *out)
+{
+  const struct opgap_event *row = encoder->events[event];
+  unsigned first_field = row->kind == OPGAP_SPAN ? 3 : 2;
+  uint64_t previous = 0;
+  for (uint32_t r = encoder->head[event]; r != UINT32_MAX; r = encoder->next[r]) {
+    const uint64_t *w = words + encoder->at[r];
+    uint64_t value;
+    if (column == OPGAP_COLUMN_DURATION) {
+      uint64_t start = time_of(scale, w[1]), end = time_of(scale, w[2]);
+      value = opgap_zigzag(end - start);
+    } else if (column == OPGAP_COLUMN_STATUS) {
+      value = w[0] >> 32;
+    } else {
+      unsigned field = column - OPGAP_COLUMN_FIELD;
+      value = w[first_field + field];
+      if (row->fields[field].coding == OPGAP_NAME) {
+        value = name_index(encoder, value);
+      } else if (row->fields[field].coding == OPGAP_DELTA) {
+        uint64_t v = value;
+        value = opgap_zigzag(v - previous);
+        previous = v;
+      }
+    }
+    out = opgap_put_varint(out, value);
+  }
+  return out;
+}
+
+static uint8_t *put_common_columns(struct opgap_encoder *encoder, const uint64_t *words, uint32_t records,
+                                   const struct opgap_tick_scale *scale, struct opgap_column_entry *entry, uint8_t *out,
+                                   struct opgap_encoded *result)
+{
+  uint8_t *begin = out;
+  for (uint32_t r = 0; r < records; r++)
+    out = opgap_put_varint(out, words[encoder->at[r]] & 0xffff);
+  entry[0] = (struct opgap_column_entry){0, OPGAP_COLUMN_EVENT, (uint32_t)(out - begin)};
+  begin = out;
+  for (uint32_t r = 0; r < records; r++)
+    out = opgap_put_varint(out, words[encoder->at[r]] >> 24 & 0xff);
+  entry[1] = (struct opgap_column_entry){0, OPGAP_COLUMN_DEPTH, (uint32_t)(out - begin)};
+  begin = out;
+  uint64_t previous = 0;
+  result->first_ns = UINT64_MAX;
+  for (uint32_t r = 0; r < records; r++) {
+    const uint64_t *w = words + encoder->at[r];
+    uint64_t end = end_of(encoder, w, scale), start = time_of(scale, w[1]);
+    out = opgap_put_varint(out, opgap_zigzag(end - previous));
+    previous = end;
+    if (start < result->first_ns)
+      result->first_ns = start;
+    if (end > result->last_ns)
+      result->last_ns = end;
+  }
+  entry[2] = (struct opgap_column_entry){0, OPGAP_COLUMN_END, (uint32_t)(out - begin)};
+  return out;
+}
+
+/* Names go last, because only the columns tell which are used. */
+static uint8_t *put_names(const struct opgap_encoder *encoder, uint8_t *out)
+{
+  uint8_t *limit = out + OPGAP_ENCODE_NAMES;
+  out = opgap_put_varint(out, encoder->name_count);
+  for (uint32_t i = 0; i < encoder->name_count; i++) {
+    uint32_t length = 0;
+    const char *bytes = encoder->name(encoder->name_context, encoder->names[i], &length);
+    if (bytes == NULL || out + length + 16 > limit)
+      length = 0;
+    out = opgap_put_varint(out, encoder->names[i]);
+    out = opgap_put_varint(out, length);
+    if (length)
+      memcpy(out, bytes, length);
+    out += length;
+  }
+  return out;
+}
+
+struct opgap_encoded opgap_encode_records(struct opgap_encoder *encoder, const uint64_t *words, size_t count,
+                                          const struct opgap_tick_scale *scale, uint8_t *out)
+{
+  struct opgap_encoded result = {0};
+  unsigned present, columns = 3, column = 3;
+  memset(encoder->head, 0xff, sizeof encoder->head);
+  encoder->epoch++;
+  encoder->name_count = 0;
+  result.records = index_records(encoder, words, count, &result.invalid, &present);
+  for (unsigned i = 0; i < present; i++) {
+    const struct opgap_event *row = encoder->events[encoder->present[i]];
+    columns += (row->kind == OPGAP_SPAN) + 1u + row->field_count;
+  }
+  uint8_t *at = opgap_put_varint(out, result.records);
+  at = opgap_put_varint(at, columns);
+  struct opgap_column_entry entry, common[3];
+  uint8_t *directory = at;
+  at += columns * sizeof entry;
+  at = put_common_columns(encoder, words, result.records, scale, common, at, &result);
+  memcpy(directory, common, sizeof common);
+  for (unsigned i = 0; i < present; i++) {
+    unsigned event = encoder->present[i];
+    const struct opgap_event *row = encoder->events[event];
+    for (unsigned c = row->kind == OPGAP_SPAN ? 0 : 1; c < 2u + row->field_count; c++) {
+      uint8_t *begin = at;
+      at = put_event_column(encoder, words, event, c, scale, at);
+      entry = (struct opgap_column_entry){(uint16_t)event, (uint16_t)c, (uint32_t)(at - begin)};
+      memcpy(directory + column++ * sizeof entry, &entry, sizeof entry);
+    }
+  }
+  at = put_names(encoder, at);
+  result.bytes = (size_t)(at - out);
+  if (result.records == 0)
+    result.first_ns = 0;
+  return result;
+}
+
+uint8_t *opgap_encode_pair(uint8_t *at, const uint8_t *end, const char *key, const char *value, size_t length)
+{
+  size_t key_length = strlen(key);
+  if (at + key_length + length + 20 > end)
+    return at;
+  at = opgap_put_varint(at, key_length);
+  memcpy(at, key, key_length);
+  at = opgap_put_varint(at + key_length, length);
+  memcpy(at, value, length);
+  return at + length;
+}
+
+static uint8_t *put_text(uint8_t *at, const char *text)
+{
+  size_t length = strlen(text);
+  at = opgap_put_varint(at, length);
+  memcpy(at, text, length);
+  return at + length;
+}
+
+size_t opgap_encode_schema(const struct opgap_encoder *encoder, uint8_t *out, size_t size)
+{
+  uint8_t *at = out;
+  for (unsigned id = 1; id < OPGAP_MAX_EVENTS; id++) {
+    const struct opgap_event *row = encoder->events[id];
+    if (row == NULL)
+      continue;
+    if ((size_t)(at - out) + 1024 > size)
+      break; /* cannot happen with the buffer the tracer gives; a cut table would only lose names */
+    at = opgap_put_varint(at, row->id);
+    *at++ = row->kind;
+    *at++ = row->flags;
+    at = put_text(at, row->name);
+    at = put_text(at, row->category);
+    at = put_text(at, row->status);
+    *at++ = row->field_count;
+    for (unsigned f = 0; f < row->field_count; f++) {
+      *at++ = row->fields[f].coding;
+      at = put_text(at, row->fields[f].name);
+    }
+  }
+  return (size_t)(at - out);
+}

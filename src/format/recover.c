@@ -1,0 +1,391 @@
+#include "format/recover.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <zstd.h>
+
+#include "format/trace_format.h"
+
+bool opgap_get_varint(const uint8_t **at, const uint8_t *end, uint64_t *value)
+{
+  uint64_t v = 0;
+  for (unsigned shift = 0; shift < 64 && *at < end; shift += 7) {
+    uint8_t byte = *(*at)++;
+    v |= (uint64_t)(byte & 127) << shift;
+    if (byte < 128) {
+      *value = v;
+      return true;
+    }
+  }
+  return false;
+}
+
+/* ---- chunks ---- */
+
+static bool header_sound(const struct opgap_chunk_header *header)
+{
+  return header->magic == OPGAP_CHUNK_MAGIC && header->header_bytes == sizeof *header &&
+         header->header_crc == opgap_crc32(0, header, offsetof(struct opgap_chunk_header, header_crc)) &&
+         header->raw_bytes <= OPGAP_CHUNK_MAX && header->stored_bytes <= OPGAP_CHUNK_MAX;
+}
+
+static bool chunk_sound(const uint8_t *bytes, uint64_t size, uint64_t at, struct opgap_chunk_header *header)
+{
+  if (size - at < sizeof *header)
+    return false;
+  memcpy(header, bytes + at, sizeof *header);
+  if (!header_sound(header) || size - at - sizeof *header < header->stored_bytes)
+    return false;
+  return header->payload_crc == opgap_crc32(0, bytes + at + sizeof *header, header->stored_bytes);
+}
+
+uint64_t opgap_walk_chunks(const uint8_t *bytes, uint64_t size, uint64_t from,
+                           void (*visit)(void *context, const struct opgap_chunk_header *header,
+                                         const uint8_t *payload),
+                           void (*damaged)(void *context, uint64_t from, uint64_t to), void *context)
+{
+  static const uint32_t magic = OPGAP_CHUNK_MAGIC;
+  uint64_t at = from, sound_end = from;
+  while (at < size) {
+    struct opgap_chunk_header header;
+    if (!chunk_sound(bytes, size, at, &header)) {
+      /* look for the next chunk at any offset: a damaged one costs only itself */
+      const uint8_t *next = size - at > 1 ? memmem(bytes + at + 1, size - at - 1, &magic, sizeof magic) : NULL;
+      at = next ? (uint64_t)(next - bytes) : size;
+      continue;
+    }
+    if (at > sound_end && damaged)
+      damaged(context, sound_end, at);
+    visit(context, &header, bytes + at + sizeof header);
+    at += sizeof header + header.stored_bytes;
+    sound_end = at;
+  }
+  if (sound_end < size && damaged)
+    damaged(context, sound_end, size);
+  return sound_end;
+}
+
+/* ---- schema ---- */
+
+static const char *get_text(const uint8_t **at, const uint8_t *end, char **text, const char *text_end)
+{
+  uint64_t length;
+  if (!opgap_get_varint(at, end, &length) || length > (uint64_t)(end - *at) ||
+      length + 1 > (uint64_t)(text_end - *text))
+    return NULL;
+  char *out = *text;
+  memcpy(out, *at, length);
+  out[length] = 0;
+  *text += length + 1;
+  *at += length;
+  return out;
+}
+
+static bool get_row(const uint8_t **at, const uint8_t *end, struct opgap_event *row, char **text, const char *text_end)
+{
+  uint64_t id;
+  memset(row, 0, sizeof *row);
+  if (!opgap_get_varint(at, end, &id) || id == 0 || id >= OPGAP_MAX_EVENTS || end - *at < 2)
+    return false;
+  row->id = (uint16_t)id;
+  row->kind = *(*at)++;
+  row->flags = *(*at)++;
+  row->name = get_text(at, end, text, text_end);
+  row->category = get_text(at, end, text, text_end);
+  row->status = get_text(at, end, text, text_end);
+  if (!row->name || !row->category || !row->status || row->kind < OPGAP_SPAN || row->kind > OPGAP_SERIES ||
+      *at == end || **at > OPGAP_MAX_FIELDS)
+    return false;
+  row->field_count = *(*at)++;
+  for (unsigned f = 0; f < row->field_count; f++) {
+    if (*at == end)
+      return false;
+    row->fields[f].coding = *(*at)++;
+    row->fields[f].name = get_text(at, end, text, text_end);
+    if (row->fields[f].name == NULL)
+      return false;
+  }
+  return true;
+}
+
+unsigned opgap_schema_decode(const uint8_t *payload, size_t size, struct opgap_event *rows, unsigned max, char *text,
+                             size_t text_size)
+{
+  const uint8_t *end = payload + size;
+  const char *text_end = text + text_size;
+  unsigned count = 0;
+  while (payload < end && count < max && get_row(&payload, end, &rows[count], &text, text_end))
+    count++;
+  return count;
+}
+
+/* ---- arenas of others ---- */
+
+static size_t slurp(const char *path, char *buffer, size_t size)
+{
+  size_t length = 0;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) {
+    ssize_t n;
+    while (length + 1 < size && (n = read(fd, buffer + length, size - 1 - length)) > 0)
+      length += (size_t)n;
+    close(fd);
+  }
+  buffer[length] = 0;
+  return length;
+}
+
+static bool same_boot(const struct opgap_arena *arena)
+{
+  char id[64];
+  size_t n = slurp("/proc/sys/kernel/random/boot_id", id, sizeof id);
+  while (n > 0 && id[n - 1] == '\n')
+    id[--n] = 0;
+  return n > 0 && strncmp(id, arena->boot_id, sizeof arena->boot_id) == 0;
+}
+
+static char *put_decimal(char *at, uint64_t number)
+{
+  char digits[24];
+  int n = 0;
+  do
+    digits[n++] = (char)('0' + number % 10);
+  while (number /= 10);
+  while (n > 0)
+    *at++ = digits[--n];
+  return at;
+}
+
+bool opgap_arena_alive(const struct opgap_arena *arena)
+{
+  char path[64] = "/proc/", text[1024];
+  if (!same_boot(arena) || arena->pid <= 0)
+    return false;
+  strcpy(put_decimal(path + 6, (uint64_t)arena->pid), "/stat");
+  size_t length = slurp(path, text, sizeof text);
+  const char *at = text + length;
+  while (at > text && *at != ')')
+    at--;
+  if (at == text || at[1] == 0 || at[2] == 'Z' || at[2] == 'X')
+    return false;
+  int field = 2;
+  for (; *at && field < 22; at++)
+    field += *at == ' ';
+  uint64_t start = 0;
+  for (; *at >= '0' && *at <= '9'; at++)
+    start = start * 10 + (uint64_t)(*at - '0');
+  return start == arena->start_time;
+}
+
+struct opgap_anchor opgap_recover_anchor(const struct opgap_arena *arena)
+{
+  if (!same_boot(arena))
+    return arena->last_anchor;
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  struct opgap_anchor now = {.ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec};
+  now.ticks = now.ns;
+#if defined(__x86_64__)
+  if (arena->ticks_are_tsc)
+    now.ticks = __builtin_ia32_rdtsc();
+#endif
+  return now;
+}
+
+/* ---- folding a ring into its file ---- */
+
+struct fold {
+  struct opgap_consumer *consumer;
+  struct opgap_event rows[OPGAP_MAX_EVENTS];
+  unsigned row_count;
+  uint32_t last_sequence;
+  int fd;
+  uint64_t end;
+  char text[256 * 1024];
+  uint8_t payload[1024 * 1024];
+};
+
+static void visit_schema(void *context, const struct opgap_chunk_header *header, const uint8_t *payload)
+{
+  struct fold *fold = context;
+  fold->last_sequence = header->sequence;
+  if (header->type != OPGAP_CHUNK_SCHEMA || header->raw_bytes > sizeof fold->payload)
+    return;
+  size_t size = ZSTD_decompress(fold->payload, sizeof fold->payload, payload, header->stored_bytes);
+  if (!ZSTD_isError(size))
+    fold->row_count =
+        opgap_schema_decode(fold->payload, size, fold->rows, OPGAP_MAX_EVENTS, fold->text, sizeof fold->text);
+}
+
+static void visit_position(void *context, const struct opgap_chunk_header *header, const uint8_t *payload)
+{
+  struct fold *fold = context;
+  (void)payload;
+  if (header->type == OPGAP_CHUNK_RECORDS)
+    opgap_consumer_skip(fold->consumer, header->serial, header->position);
+}
+
+static int fold_sink(void *context, const void *bytes, size_t size)
+{
+  struct fold *fold = context;
+  const char *at = bytes;
+  for (size_t left = size; left > 0;) {
+    ssize_t n = pwrite(fold->fd, at, left, (off_t)(fold->end + (size - left)));
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0) {
+      if (ftruncate(fold->fd, (off_t)fold->end) != 0)
+        return -EIO;
+      return -errno;
+    }
+    at += n;
+    left -= (size_t)n;
+  }
+  fold->end += size;
+  return 0;
+}
+
+static void *map_private(size_t bytes)
+{
+  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? NULL : memory;
+}
+
+static int fold_arena(struct opgap_arena *arena, struct fold *fold, void *scratch)
+{
+  off_t size = lseek(fold->fd, 0, SEEK_END);
+  if (size < (off_t)sizeof(struct opgap_file_header))
+    return -1;
+  uint8_t *bytes = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fold->fd, 0);
+  if (bytes == MAP_FAILED)
+    return -1;
+  int result = -1;
+  fold->end = opgap_walk_chunks(bytes, (uint64_t)size, sizeof(struct opgap_file_header), visit_schema, NULL, fold);
+  if (fold->row_count > 0) {
+    fold->consumer = opgap_consumer_init(scratch, arena, fold->rows, fold->row_count, fold_sink, fold);
+    opgap_walk_chunks(bytes, (uint64_t)size, sizeof(struct opgap_file_header), visit_position, NULL, fold);
+    arena->chunk_sequence = fold->last_sequence;
+    if (ftruncate(fold->fd, (off_t)fold->end) == 0 &&
+        opgap_consumer_drain(fold->consumer, opgap_recover_anchor(arena), OPGAP_DRAIN_DEAD) >= 0) {
+      uint32_t end = atomic_load(&arena->end);
+      const char *how = end == OPGAP_ARENA_CLEAN ? "clean" : end == OPGAP_ARENA_EXEC ? "exec" : "killed";
+      result = opgap_consumer_end(fold->consumer, how, arena->exit_status) == 0 ? 0 : -1;
+    }
+  }
+  munmap(bytes, (size_t)size);
+  return result;
+}
+
+static int recover_mapped(struct opgap_arena *arena, const char *ring_path)
+{
+  uint32_t nobody = 0;
+  int result = -1;
+  if (strncmp(arena->ring_file, ring_path, sizeof arena->ring_file) != 0 ||
+      memchr(arena->trace_file, 0, sizeof arena->trace_file) == NULL ||
+      !atomic_compare_exchange_strong(&arena->recovery_lock, &nobody, (uint32_t)getpid()))
+    return -1;
+  struct fold *fold = map_private(sizeof *fold);
+  size_t scratch_bytes = opgap_consumer_bytes();
+  void *scratch = map_private(scratch_bytes);
+  if (fold && scratch) {
+    fold->fd = open(arena->trace_file, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fold->fd >= 0) {
+      result = fold_arena(arena, fold, scratch);
+      close(fold->fd);
+    } else if (errno == ENOENT) {
+      result = 0; /* the trace was deleted: nothing to fold into */
+    }
+  }
+  if (fold)
+    munmap(fold, sizeof *fold);
+  if (scratch)
+    munmap(scratch, scratch_bytes);
+  if (result == 0)
+    unlink(ring_path);
+  else
+    atomic_store(&arena->recovery_lock, 0);
+  return result;
+}
+
+/* Maps a ring file; its size or 0. */
+static struct opgap_arena *map_ring(const char *path, uint64_t *size)
+{
+  int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0)
+    return NULL;
+  off_t bytes = lseek(fd, 0, SEEK_END);
+  struct opgap_arena *arena = MAP_FAILED;
+  if (bytes >= (off_t)OPGAP_ARENA_HEADER_BYTES)
+    arena = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (arena == MAP_FAILED)
+    return NULL;
+  if (opgap_arena_check(arena, (uint64_t)bytes) != NULL) {
+    munmap(arena, (size_t)bytes);
+    return NULL;
+  }
+  *size = (uint64_t)bytes;
+  return arena;
+}
+
+int opgap_recover_ring(const char *ring_path)
+{
+  uint64_t size;
+  struct opgap_arena *arena = map_ring(ring_path, &size);
+  if (arena == NULL)
+    return -1;
+  int result = recover_mapped(arena, ring_path);
+  munmap(arena, size);
+  return result;
+}
+
+static bool ends_with(const char *name, const char *suffix)
+{
+  size_t n = strlen(name), s = strlen(suffix);
+  return n >= s && strcmp(name + n - s, suffix) == 0;
+}
+
+/* Recovers path if it is the ring of a dead process whose trace lies in folder. */
+static int recover_orphan(const char *path, const char *folder)
+{
+  uint64_t size;
+  struct opgap_arena *arena = map_ring(path, &size);
+  if (arena == NULL)
+    return 0;
+  size_t n = strlen(folder);
+  int result = -1;
+  if (strncmp(arena->trace_file, folder, n) == 0 && arena->trace_file[n] == '/' && !opgap_arena_alive(arena))
+    result = recover_mapped(arena, path);
+  munmap(arena, size);
+  return result == 0;
+}
+
+int opgap_trace_recover(const char *folder)
+{
+  const char *places[] = {"/dev/shm", folder};
+  int count = 0;
+  for (unsigned i = 0; i < 2; i++) {
+    DIR *directory = opendir(places[i]);
+    if (directory == NULL)
+      continue;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+      char path[1400];
+      size_t n = strlen(places[i]);
+      if (strncmp(entry->d_name, "opgap-", 6) != 0 || !ends_with(entry->d_name, ".ring") || n > 1024)
+        continue;
+      memcpy(path, places[i], n);
+      path[n] = '/';
+      strcpy(path + n + 1, entry->d_name);
+      count += recover_orphan(path, folder);
+    }
+    closedir(directory);
+  }
+  return count;
+}

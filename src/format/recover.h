@@ -1,0 +1,46 @@
+/* Taking over what a dead process left in its arena.
+ *
+ * Threads   One caller an arena: `recovery_lock` of the arena holds the pid of the one that works.
+ * Context   Offline tools; and the tracer's constructor for the former image of its own process (exec).  No allocation
+ *           from the heap, no standard I/O.
+ */
+#ifndef OPGAP_FORMAT_RECOVER_H
+#define OPGAP_FORMAT_RECOVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "format/drain.h"
+
+/* Folds a ring file into its trace file and removes it.  The caller knows that its process is gone or has become the
+ * caller (exec).  0 or -1: left alone (not a ring, not ours, taken by another, trace not writable). */
+int opgap_recover_ring(const char *ring_path);
+
+/* Folds every orphan ring of a trace folder; returns how many. */
+int opgap_trace_recover(const char *folder);
+
+/* Is the process of an arena alive?  Same boot, same start time. */
+bool opgap_arena_alive(const struct opgap_arena *arena);
+
+/* An anchor for draining an arena from outside: both clocks now on the boot of the arena, else its last anchor. */
+struct opgap_anchor opgap_recover_anchor(const struct opgap_arena *arena);
+
+/* The walk over a trace file's bytes that reader and recovery share.  Calls visit for each sound chunk, in order;
+ * payload has header->stored_bytes bytes.  Returns the offset behind the last sound chunk.  damaged, if not NULL, is
+ * told each unreadable stretch [from, to). */
+struct opgap_chunk_header;
+uint64_t opgap_walk_chunks(const uint8_t *bytes, uint64_t size, uint64_t from,
+                           void (*visit)(void *context, const struct opgap_chunk_header *header,
+                                         const uint8_t *payload),
+                           void (*damaged)(void *context, uint64_t from, uint64_t to), void *context);
+
+/* Decodes a SCHEMA payload into rows[max] by position; strings go to text[text_size].  Returns the number of rows; a
+ * malformed table ends early. */
+unsigned opgap_schema_decode(const uint8_t *payload, size_t size, struct opgap_event *rows, unsigned max, char *text,
+                             size_t text_size);
+
+/* Reads a varint; false at the end of the bytes or when it is longer than 64 bits. */
+bool opgap_get_varint(const uint8_t **at, const uint8_t *end, uint64_t *value);
+
+#endif

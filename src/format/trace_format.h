@@ -1,0 +1,90 @@
+/* The bytes of a trace file; docs/TRACE_FORMAT.md describes them for other readers.
+ *
+ * Little-endian.  A file is a header and then chunks; each chunk stands alone (its predictors start anew and it carries
+ * the names it uses), so a file may be cut or cut out anywhere between chunks.
+ */
+#ifndef OPGAP_FORMAT_TRACE_FORMAT_H
+#define OPGAP_FORMAT_TRACE_FORMAT_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define OPGAP_TRACE_MAGIC "OPGAPTRC"
+#define OPGAP_TRACE_VERSION 1u
+#define OPGAP_CHUNK_MAGIC 0x4843474fu /* "OGCH" */
+
+enum opgap_chunk_type {
+  OPGAP_CHUNK_INFO = 1,    /* keys and values about the process */
+  OPGAP_CHUNK_SCHEMA = 2,  /* the event table */
+  OPGAP_CHUNK_RECORDS = 3, /* records of one stream */
+  OPGAP_CHUNK_END = 4,     /* the process's end, as keys and values; void if chunks follow */
+};
+
+struct opgap_file_header {
+  char magic[8];
+  uint32_t version;     /* of the writer */
+  uint32_t min_version; /* a reader older than this must refuse */
+  uint32_t header_bytes;
+  uint32_t features; /* unknown bits may be ignored */
+  uint64_t start_ns;
+  int32_t pid;
+  uint32_t reserved;
+  uint64_t reserved2[3];
+};
+static_assert(sizeof(struct opgap_file_header) == 64, "file header");
+
+struct opgap_chunk_header {
+  uint32_t magic;
+  uint16_t type; /* unknown types are skipped */
+  uint16_t header_bytes;
+  uint32_t serial;       /* stream; 0: the file */
+  uint32_t sequence;     /* counts the chunks of a file from 1; a jump is a missing chunk */
+  uint32_t stored_bytes; /* payload that follows the header: one zstd frame */
+  uint32_t raw_bytes;    /* payload after decompression, at most OPGAP_CHUNK_MAX */
+  uint32_t records;
+  uint32_t payload_crc; /* CRC-32 (IEEE) of the stored payload */
+  uint64_t first_ns, last_ns;
+  uint64_t position; /* position in the stream's ring behind the last record: what recovery skips */
+  uint64_t lost;     /* records of the stream that found no room, so far */
+  int32_t tid;
+  uint32_t kind; /* enum opgap_stream_kind */
+  char name[16]; /* of the thread, NUL-padded */
+  uint32_t reserved[3];
+  uint32_t header_crc; /* CRC-32 of the bytes before */
+};
+static_assert(sizeof(struct opgap_chunk_header) == 104, "chunk header");
+
+#define OPGAP_CHUNK_MAX (16u << 20)
+
+/* Columns of event 0 hold what all records have; `field` selects which. */
+enum opgap_common_column { OPGAP_COLUMN_EVENT = 0, OPGAP_COLUMN_DEPTH = 1, OPGAP_COLUMN_END = 2 };
+/* Columns of an event: its duration (spans), its status, then its fields from 2 on. */
+enum opgap_event_column { OPGAP_COLUMN_DURATION = 0, OPGAP_COLUMN_STATUS = 1, OPGAP_COLUMN_FIELD = 2 };
+
+struct opgap_column_entry {
+  uint16_t event, field;
+  uint32_t bytes;
+};
+
+uint32_t opgap_crc32(uint32_t crc, const void *data, size_t size);
+
+static inline uint64_t opgap_zigzag(uint64_t difference)
+{
+  return difference << 1 ^ (uint64_t)((int64_t)difference >> 63);
+}
+static inline uint64_t opgap_unzigzag(uint64_t value)
+{
+  return value >> 1 ^ (0 - (value & 1));
+}
+static inline uint8_t *opgap_put_varint(uint8_t *at, uint64_t value)
+{
+  while (value >= 128) {
+    *at++ = (uint8_t)(value | 128);
+    value >>= 7;
+  }
+  *at++ = (uint8_t)value;
+  return at;
+}
+
+#endif

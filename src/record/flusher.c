@@ -1,0 +1,410 @@
+/* Who drains, when, and into which file.  See session.h for the rules.
+ *
+ * Ordering
+ *   F  flusher_sleeps: the flusher stores 1 (seq_cst), then looks at the rings once more, then waits on the futex; a
+ *      producer stores write_pos, then exchanges flusher_sleeps with 0 (seq_cst) and wakes it if it was 1.  One of the
+ *      two sees the other.
+ *   G  drain_lock: acquire on entry, release on leaving; the consumer's fields of the arena lie under it.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "format/reader.h"
+#include "record/internal.h"
+#include "record/raw.h"
+
+#define INLINE_DRAIN_BYTES (8u * OPGAP_SEGMENT_BYTES) /* waiting in one ring before a single thread drains itself */
+#define PERIOD_NS 100000000u /* of samples and polls, and the longest wait while there is work */
+#define IDLE_PERIODS 3u
+#define SPARE_SEGMENTS 32u
+#define SPARE_SLOTS 8u
+#define FLUSHER_STACK (256u * 1024u)
+
+/* Provided by other parts when they are built in. */
+__attribute__((weak)) void opgap_frameworks_poll(void);
+__attribute__((weak)) void opgap_gpu_poll(void);
+__attribute__((weak)) void opgap_gpu_drain(void);
+
+/* Numbers of the flusher's own descriptor table: meaningless, and dangerous, on any other thread. */
+static int flusher_trace_fd = -1, flusher_ring_fd = -1;
+
+int opgap_flusher_ring_fd(void)
+{
+  return opgap_cell == &opgap_flusher_cell ? flusher_ring_fd : -1;
+}
+
+static int own_trace_fd(void)
+{
+  return opgap_cell == &opgap_flusher_cell ? flusher_trace_fd : -1;
+}
+
+/* ---- the trace file ---- */
+
+static void give_up(const char *what, long error)
+{
+  static bool said;
+  opgap_active = 0;
+  opgap_state->write_failed = true;
+  opgap_notice(&said, "cannot write the trace any more (%s, error %d): tracing stops, the program goes on", what,
+               (int)-error);
+}
+
+static bool write_all(int fd, const char *bytes, size_t size, long *error)
+{
+  while (size > 0) {
+    long n = opgap_raw_write(fd, bytes, size);
+    if (n == -4 /* EINTR */)
+      continue;
+    if (n <= 0) {
+      *error = n ? n : -28 /* ENOSPC */;
+      return false;
+    }
+    bytes += n;
+    size -= (size_t)n;
+  }
+  return true;
+}
+
+/* SIGXFSZ would kill the program when it has RLIMIT_FSIZE: ask before we write. */
+static bool within_file_limit(uint64_t end)
+{
+  struct {
+    uint64_t current, maximum;
+  } limit;
+  if (opgap_raw6(SYS_prlimit64, 0, 1 /* RLIMIT_FSIZE */, 0, (long)&limit, 0, 0) < 0)
+    return true;
+  return end <= limit.current;
+}
+
+int opgap_trace_append(void *context, const void *bytes, size_t size)
+{
+  struct opgap_state *state = context;
+  uint64_t max = opgap_config.settings.max_size;
+  if (state->write_failed)
+    return -5;
+  if (max && state->file_bytes + size > max) {
+    give_up("OPGAP_MAX_SIZE is reached", -27);
+    return -27;
+  }
+  if (!within_file_limit(state->file_bytes + size)) {
+    give_up("the limit of file sizes is reached", -27);
+    return -27;
+  }
+  int own = own_trace_fd(), fd = own;
+  if (fd < 0)
+    fd = (int)opgap_raw_open(state->arena->trace_file, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0);
+  if (fd < 0) {
+    give_up("the trace file cannot be opened", fd);
+    return fd;
+  }
+  long error = 0;
+  bool ok = write_all(fd, bytes, size, &error);
+  if (ok)
+    state->file_bytes += size;
+  else
+    opgap_raw3(SYS_ftruncate, fd, (long)state->file_bytes, 0); /* no half chunk */
+  if (fd != own)
+    opgap_raw_close(fd);
+  if (!ok)
+    give_up("writing failed", error);
+  return ok ? 0 : (int)error;
+}
+
+/* ---- the drain lock ---- */
+
+bool opgap_drain_enter(uint64_t patience_ns)
+{
+  uint32_t tid = (uint32_t)opgap_raw_gettid();
+  uint64_t deadline = opgap_clock_ns() + patience_ns;
+  for (;;) {
+    uint32_t owner = 0;
+    if (atomic_compare_exchange_strong_explicit(&opgap_state->drain_lock, &owner, tid, memory_order_acquire,
+                                                memory_order_relaxed)) /* G */
+      return true;
+    uint64_t now = opgap_clock_ns();
+    if (owner == tid || now >= deadline)
+      return false;
+    opgap_raw_futex_wait(&opgap_state->drain_lock, owner, 1000000);
+  }
+}
+
+void opgap_drain_leave(void)
+{
+  atomic_store_explicit(&opgap_state->drain_lock, 0, memory_order_release); /* G */
+  opgap_raw_futex_wake(&opgap_state->drain_lock);
+}
+
+long opgap_drain_now(enum opgap_drain_mode mode)
+{
+  if (opgap_state->write_failed)
+    return -1;
+  if (opgap_gpu_drain)
+    opgap_gpu_drain();
+  return opgap_consumer_drain(opgap_state->consumer, opgap_clock_anchor(), mode);
+}
+
+/* ---- producers ---- */
+
+/* zstd needs some KiB of stack: not on a signal stack, not on a small thread stack. */
+static bool on_main_stack(void)
+{
+  char here;
+  char *top = opgap_config.stack_top;
+  return &here < top && top - &here < 4 * 1024 * 1024;
+}
+
+void opgap_segment_filled(struct opgap_thread *thread)
+{
+  struct opgap_state *state = opgap_state;
+  if (atomic_load_explicit(&state->flusher, memory_order_acquire)) {
+    if (atomic_load_explicit(&state->arena->flusher_sleeps, memory_order_relaxed) &&
+        atomic_exchange(&state->arena->flusher_sleeps, 0)) /* F */
+      opgap_raw_futex_wake(&state->arena->flusher_sleeps);
+    return;
+  }
+  uint64_t waiting = atomic_load_explicit(&thread->write_pos, memory_order_relaxed) -
+                     atomic_load_explicit(&thread->read_pos, memory_order_relaxed);
+  if (waiting < INLINE_DRAIN_BYTES || !on_main_stack())
+    return;
+  struct opgap_cell *cell = opgap_cell;
+  opgap_cell = &opgap_tool_cell;
+  if (opgap_drain_enter(0)) {
+    opgap_drain_now(OPGAP_DRAIN_READY);
+    opgap_drain_leave();
+  }
+  opgap_cell = cell;
+}
+
+/* ---- the flusher thread ---- */
+
+/* A descriptor table of its own: the program cannot see, close or inherit what the flusher opens. */
+static void take_own_descriptors(void)
+{
+  struct opgap_state *state = opgap_state;
+  if (opgap_raw3(SYS_unshare, 0x400 /* CLONE_FILES */, 0, 0) < 0)
+    return; /* files are then opened for each write */
+#ifdef SYS_close_range
+  if (opgap_raw3(SYS_close_range, 0, 0x7fffffff, 0) < 0)
+#endif
+    for (int fd = 0; fd < 4096; fd++)
+      opgap_raw_close(fd);
+  flusher_trace_fd = (int)opgap_raw_open(state->arena->trace_file, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0);
+  if (state->arena->ring_file[0])
+    flusher_ring_fd = (int)opgap_raw_open(state->arena->ring_file, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+}
+
+/* Keeps spare segments and slots ready, and twice as many whenever a burst has used them up. */
+static void prepare_memory(void)
+{
+  static uint32_t step; /* consumer only */
+  struct opgap_arena *arena = opgap_state->arena;
+  uint32_t ready = atomic_load(&arena->segments_ready), used = atomic_load(&arena->segments_used);
+  bool none_free = (uint32_t)atomic_load(&arena->free_segments) == 0;
+  if (none_free && ready - used < SPARE_SEGMENTS && ready < arena->segment_limit) {
+    step = step < SPARE_SEGMENTS ? SPARE_SEGMENTS : step < 512 ? step * 2 : 512;
+    opgap_grow_segments(step);
+  }
+  uint32_t slots = atomic_load(&arena->slots_ready);
+  if (slots - atomic_load(&arena->slots_high) < SPARE_SLOTS && slots < arena->slot_limit)
+    opgap_grow_slots(2 * SPARE_SLOTS);
+}
+
+static uint64_t read_number(const char **text)
+{
+  uint64_t n = 0;
+  while (**text == ' ')
+    ++*text;
+  while (**text >= '0' && **text <= '9')
+    n = n * 10 + (uint64_t)(*(*text)++ - '0');
+  return n;
+}
+
+/* Writes a record of the process stream.  The consumer is its only writer, so a plain ring write will do. */
+static void sample(struct opgap_cell *cell, unsigned event, uint32_t status, const uint64_t *fields, unsigned count)
+{
+  uint64_t *w = opgap_reserve(cell, 2 + count);
+  if (w == NULL)
+    return;
+  w[0] = OPGAP_WORD0(event, 2 + count, 0, status);
+  w[1] = opgap_clock_ns();
+  memcpy(w + 2, fields, count * sizeof *fields);
+  opgap_commit(cell, w + 2 + count);
+}
+
+static void sample_memory(struct opgap_cell *cell)
+{
+  char text[512];
+  if (opgap_raw_slurp("/proc/self/statm", text, sizeof text) == 0)
+    return;
+  const char *at = text;
+  read_number(&at);
+  uint64_t fields[3] = {read_number(&at) * 4096, 0, 0};
+  if (opgap_raw_slurp("/proc/self/stat", text, sizeof text)) {
+    at = text + strlen(text);
+    while (at > text && *at != ')')
+      at--;
+    if (*at == ')' && at[1] && at[2]) {
+      at += 3; /* behind the state letter */
+      for (int field = 4; field <= 12; field++) {
+        if (*at == ' ')
+          at++;
+        if (*at == '-')
+          at++;
+        uint64_t value = read_number(&at);
+        if (field == 10)
+          fields[1] = value;
+        if (field == 12)
+          fields[2] = value;
+      }
+    }
+  }
+  sample(cell, OPGAP_EV_MEMORY, 0, fields, 3);
+}
+
+static void sample_scheduler(struct opgap_cell *cell)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  uint32_t high = atomic_load(&arena->slots_high);
+  for (uint32_t i = 0; i < high; i++) {
+    struct opgap_thread *slot = opgap_arena_slot(arena, i);
+    if (atomic_load(&slot->state) != OPGAP_SLOT_LIVE || slot->kind != OPGAP_STREAM_THREAD)
+      continue;
+    char path[64], numbers[128];
+    struct opgap_text text = {path, path + sizeof path - 1};
+    opgap_text_string(&text, "/proc/self/task/");
+    opgap_text_number(&text, (uint64_t)slot->tid, 10);
+    opgap_text_string(&text, "/schedstat");
+    if (opgap_raw_slurp(path, numbers, sizeof numbers) == 0)
+      continue;
+    const char *at = numbers;
+    uint64_t fields[3];
+    for (int f = 0; f < 3; f++)
+      fields[f] = read_number(&at);
+    sample(cell, OPGAP_EV_SCHED, (uint32_t)slot->tid, fields, 3);
+  }
+}
+
+static uint64_t own_cpu_ns(void)
+{
+  struct timespec t;
+  if (opgap_raw3(SYS_clock_gettime, 3 /* CLOCK_THREAD_CPUTIME_ID */, (long)&t, 0) < 0)
+    return 0;
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static bool rings_waiting(void)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  uint32_t high = atomic_load(&arena->slots_high);
+  for (uint32_t i = 0; i < high; i++) {
+    struct opgap_thread *slot = opgap_arena_slot(arena, i);
+    if (atomic_load(&slot->state) == OPGAP_SLOT_LIVE && slot->kind == OPGAP_STREAM_THREAD &&
+        atomic_load(&slot->write_pos) - atomic_load(&slot->read_pos) >= OPGAP_SEGMENT_DATA)
+      return true;
+  }
+  return false;
+}
+
+static struct opgap_cell *process_cell(void)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  for (uint32_t i = 0; i < atomic_load(&arena->slots_high); i++)
+    if (opgap_arena_slot(arena, i) == opgap_state->process_stream)
+      return &opgap_cells[i];
+  return NULL;
+}
+
+static void poll_others(void)
+{
+  if (opgap_frameworks_poll)
+    opgap_frameworks_poll();
+  if (opgap_gpu_poll)
+    opgap_gpu_poll();
+}
+
+/* One round; the number of records it wrote. */
+static long flush_round(struct opgap_cell *cell, uint64_t *next_sample)
+{
+  if (!opgap_drain_enter(0))
+    return 0;
+  uint64_t now = opgap_clock_ns();
+  if (now >= *next_sample && cell && cell->thread) {
+    *next_sample = now + PERIOD_NS;
+    sample_memory(cell);
+    sample_scheduler(cell);
+  }
+  uint64_t before = opgap_state->arena->records;
+  prepare_memory(); /* first: draining takes long when much is waiting, and that is when room is short */
+  opgap_drain_now(OPGAP_DRAIN_READY);
+  opgap_state->arena->flusher_cpu_ns = own_cpu_ns();
+  long records = (long)(opgap_state->arena->records - before);
+  opgap_drain_leave();
+  return records;
+}
+
+static void *flusher_main(void *unused)
+{
+  (void)unused;
+  opgap_cell = &opgap_flusher_cell;
+  flusher_trace_fd = flusher_ring_fd = -1; /* a forked child inherits the numbers, not the files */
+  opgap_raw6(SYS_prctl, 15 /* PR_SET_NAME */, (long)"opgap", 0, 0, 0, 0);
+  if (opgap_drain_enter(UINT64_C(1000000000))) {
+    take_own_descriptors();
+    opgap_drain_leave();
+  }
+  struct opgap_arena *arena = opgap_state->arena;
+  struct opgap_cell *cell = process_cell();
+  uint64_t next_sample = 0, next_poll = 0;
+  unsigned idle = 0;
+  while (atomic_load_explicit(&opgap_state->phase, memory_order_acquire) == OPGAP_PHASE_RUNNING) {
+    uint64_t now = opgap_clock_ns();
+    if (now >= next_poll) {
+      next_poll = now + PERIOD_NS;
+      poll_others();
+    }
+    /* samples alone do not count as work, or an idle program would never let us sleep */
+    uint64_t waiting = rings_waiting();
+    flush_round(cell, &next_sample);
+    idle = waiting ? 0 : idle + 1;
+    atomic_store(&arena->flusher_sleeps, 1); /* F */
+    if (rings_waiting() && atomic_exchange(&arena->flusher_sleeps, 0))
+      continue;
+    opgap_raw_futex_wait(&arena->flusher_sleeps, 1, idle > IDLE_PERIODS ? 0 : PERIOD_NS);
+    atomic_store(&arena->flusher_sleeps, 0);
+  }
+  return NULL;
+}
+
+void opgap_session_threads(void)
+{
+  struct opgap_state *state = opgap_state;
+  uint32_t none = 0;
+  if (atomic_load_explicit(&state->phase, memory_order_acquire) != OPGAP_PHASE_RUNNING ||
+      !atomic_compare_exchange_strong(&state->flusher, &none, 1))
+    return;
+  struct opgap_cell *cell = opgap_cell;
+  opgap_cell = &opgap_tool_cell;
+  opgap_grow_segments(SPARE_SEGMENTS); /* still by the only thread, which may open the ring file */
+  sigset_t all, before;
+  pthread_attr_t attributes;
+  pthread_t thread;
+  sigfillset(&all);
+  bool started = false;
+  if (pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
+    if (pthread_attr_init(&attributes) == 0) {
+      pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+      pthread_attr_setstacksize(&attributes, FLUSHER_STACK);
+      started = pthread_create(&thread, &attributes, flusher_main, NULL) == 0;
+      pthread_attr_destroy(&attributes);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+  }
+  opgap_cell = cell;
+  if (!started) {
+    static bool said;
+    atomic_store(&state->flusher, 0);
+    opgap_notice(&said, "cannot start the flusher thread: records are kept until the rings are full");
+  }
+}

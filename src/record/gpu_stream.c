@@ -1,0 +1,48 @@
+#include "record/gpu_stream.h"
+
+#include <string.h>
+
+#include "format/reader.h"
+#include "record/internal.h"
+
+static struct opgap_cell *gpu_cell(void)
+{
+  struct opgap_state *state = opgap_state;
+  if (state->gpu_stream == NULL) {
+    uint32_t index;
+    state->gpu_stream = opgap_slot_take(OPGAP_STREAM_GPU, &index);
+    if (state->gpu_stream == NULL)
+      return NULL;
+    opgap_cells[index].thread = state->gpu_stream;
+    state->gpu_cell = &opgap_cells[index];
+  }
+  return state->gpu_cell;
+}
+
+static bool is_span(unsigned event)
+{
+  return event != OPGAP_EV_GPU_MEMORY && event != OPGAP_EV_GPU_DEVICE && event != OPGAP_EV_GPU_LOST;
+}
+
+void opgap_gpu_emit(unsigned event, uint32_t status, uint64_t start_ns, uint64_t end_ns, const uint64_t *fields,
+                    unsigned count)
+{
+  struct opgap_cell *cell = gpu_cell();
+  if (cell == NULL)
+    return;
+  struct opgap_thread *stream = cell->thread;
+  /* we are the consumer: make room before the ring can be full */
+  if (atomic_load_explicit(&stream->write_pos, memory_order_relaxed) -
+          atomic_load_explicit(&stream->read_pos, memory_order_relaxed) >
+      4 * OPGAP_SEGMENT_BYTES)
+    opgap_consumer_drain(opgap_state->consumer, opgap_clock_anchor(), OPGAP_DRAIN_READY);
+  unsigned head = is_span(event) ? 3 : 2;
+  uint64_t *w = opgap_reserve(cell, head + count);
+  if (w == NULL)
+    return;
+  w[0] = OPGAP_WORD0(event, head + count, 0, status);
+  w[1] = start_ns;
+  w[2] = end_ns; /* overwritten by the first field of an instant */
+  memcpy(w + head, fields, count * sizeof *fields);
+  opgap_commit(cell, w + head + count);
+}

@@ -1,0 +1,87 @@
+/* What the files of src/record share.  Not for hooks or bindings.
+ *
+ * Two kinds of state:
+ *   opgap_config  set once by the constructor, constant after, inherited by forked children
+ *   opgap_state   one session; lies in memory that fork wipes, so a child finds phase NONE and starts its own
+ */
+#ifndef OPGAP_RECORD_INTERNAL_H
+#define OPGAP_RECORD_INTERNAL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "format/arena.h"
+#include "format/drain.h"
+#include "record/record.h"
+#include "record/session.h"
+#include "record/settings.h"
+
+enum opgap_phase { OPGAP_PHASE_NONE, OPGAP_PHASE_STARTING, OPGAP_PHASE_RUNNING, OPGAP_PHASE_ENDED, OPGAP_PHASE_FAILED };
+
+struct opgap_config {
+  struct opgap_settings settings;
+  const struct opgap_event *hooks;
+  unsigned hook_count;
+  const uint16_t *counter_events;
+  unsigned counter_count;
+  /* counters whose calls and bytes make up an op's allocations and frees: [first, first + count) */
+  unsigned alloc_first, alloc_count, free_first, free_count;
+  char folder[1024]; /* absolute */
+  char host[65], boot_id[40], kernel[65];
+  char *stack_top; /* an address near the bottom of the main thread's stack */
+  uint32_t groups; /* what opgap_active is while recording */
+};
+
+struct opgap_state {
+  _Atomic uint32_t phase;
+  int32_t pid;
+  struct opgap_arena *arena;
+  struct opgap_consumer *consumer;
+  struct opgap_thread *process_stream, *gpu_stream; /* written by the consumer only */
+  struct opgap_cell *gpu_cell;
+  _Atomic uint32_t drain_lock; /* tid of the consumer, 0: nobody; futex */
+  _Atomic uint32_t flusher;    /* 0 none, 1 runs */
+  _Atomic uint32_t grow_lock;
+  uint64_t file_bytes; /* of the trace, as we left it */
+  bool write_failed;
+};
+
+extern struct opgap_config opgap_config;
+extern struct opgap_state *opgap_state;
+extern struct opgap_cell opgap_tool_cell;    /* the cell of whoever works for the tracer: hooks pass through */
+extern struct opgap_cell opgap_flusher_cell; /* the flusher's: likewise, and tells that its descriptors may be used */
+extern struct opgap_cell *opgap_cells;       /* one a slot, wiped by fork */
+
+/* Allocates memory of the arena for real: [offset, offset + bytes).  False: no room. */
+bool opgap_arena_grow(uint64_t offset, uint64_t bytes);
+bool opgap_grow_segments(uint32_t count);
+bool opgap_grow_slots(uint32_t count);
+
+/* Starts a session in this process; true when it records.  In the constructor, or in a forked child. */
+bool opgap_session_begin(bool forked);
+
+/* Takes a free slot for a stream. */
+struct opgap_thread *opgap_slot_take(uint32_t kind, uint32_t *index);
+void opgap_slot_release(uint32_t index);
+bool opgap_thread_is_gone(int tid);
+
+/* The drain lock: false when this very thread holds it (a handler interrupted a drain) or after `patience_ns`. */
+bool opgap_drain_enter(uint64_t patience_ns);
+void opgap_drain_leave(void);
+/* Drains by the calling thread, which holds the lock. */
+long opgap_drain_now(enum opgap_drain_mode mode);
+/* A producer has filled a segment: wakes the flusher, or drains itself when there is none and much is waiting. */
+void opgap_segment_filled(struct opgap_thread *thread);
+/* Descriptors in the flusher's own table; -1 on any other thread, where the same numbers mean the program's files. */
+int opgap_flusher_ring_fd(void);
+int opgap_trace_append(void *context, const void *bytes, size_t size);
+
+/* Text building without stdio.  A full buffer cuts. */
+struct opgap_text {
+  char *at, *end; /* end: last byte, kept for the NUL */
+};
+void opgap_text_string(struct opgap_text *text, const char *string);
+void opgap_text_number(struct opgap_text *text, uint64_t number, unsigned base);
+
+#endif

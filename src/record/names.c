@@ -1,0 +1,101 @@
+/* The name table of the arena: append-only entries in hash chains.  Lock-free: a thread writes its entry, then
+ * publishes it at the head of its bucket with a compare-and-swap (ordering E).  Two threads that intern the same new
+ * name at once may waste one entry's room, never give out two ids: the loser finds the winner's entry and takes it. */
+#include <string.h>
+
+#include "record/internal.h"
+#include "record/raw.h"
+
+#define GROW_BYTES (64u * 1024u)
+
+static uint32_t hash_bytes(const char *bytes, size_t length)
+{
+  uint32_t h = 2166136261u; /* FNV-1a */
+  for (size_t i = 0; i < length; i++)
+    h = (h ^ (uint8_t)bytes[i]) * 16777619u;
+  return h;
+}
+
+static uint32_t find(struct opgap_arena *arena, uint32_t id, uint32_t stop, uint32_t hash, const char *bytes,
+                     size_t length)
+{
+  while (id != stop && id != 0) {
+    const struct opgap_name *name = opgap_arena_name(arena, id);
+    if (name->hash == hash && name->length == length && memcmp(name->bytes, bytes, length) == 0)
+      return id;
+    id = name->next;
+  }
+  return 0;
+}
+
+static bool make_ready(struct opgap_arena *arena, uint32_t end)
+{
+  for (int tries = 0; tries < 1000; tries++) {
+    uint32_t ready = atomic_load_explicit(&arena->names_ready, memory_order_acquire);
+    if (end <= ready)
+      return true;
+    if (end > arena->names_size)
+      return false;
+    if (atomic_exchange_explicit(&opgap_state->grow_lock, 1, memory_order_acquire)) {
+      opgap_raw3(SYS_sched_yield, 0, 0, 0);
+      continue; /* another thread grows a region */
+    }
+    ready = atomic_load_explicit(&arena->names_ready, memory_order_relaxed);
+    bool ok = end <= ready || opgap_arena_grow((uint64_t)arena->names_offset + ready, GROW_BYTES);
+    if (ok && end > ready)
+      atomic_store_explicit(&arena->names_ready, ready + GROW_BYTES, memory_order_release);
+    atomic_store_explicit(&opgap_state->grow_lock, 0, memory_order_release);
+    if (!ok)
+      return false;
+  }
+  return false;
+}
+
+/* Room for one entry; 0 when the table is full. */
+static uint32_t take_room(struct opgap_arena *arena, size_t length)
+{
+  uint32_t bytes = (uint32_t)(sizeof(struct opgap_name) + length + 1 + 7) & ~7u;
+  uint32_t used = atomic_load_explicit(&arena->names_used, memory_order_relaxed);
+  do {
+    if (used + bytes > arena->names_size || !make_ready(arena, used + bytes))
+      return 0;
+  } while (!atomic_compare_exchange_weak_explicit(&arena->names_used, &used, used + bytes, memory_order_relaxed,
+                                                  memory_order_relaxed));
+  return used / 8;
+}
+
+uint32_t opgap_intern(const char *bytes, size_t length)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  if (arena == NULL)
+    return 0;
+  if (length > OPGAP_NAME_MAX)
+    length = OPGAP_NAME_MAX;
+  uint32_t hash = hash_bytes(bytes, length);
+  _Atomic uint32_t *bucket =
+      (_Atomic uint32_t *)((char *)arena + arena->buckets_offset) + (hash & (OPGAP_NAME_BUCKETS - 1));
+  uint32_t head = atomic_load_explicit(bucket, memory_order_acquire); /* E */
+  uint32_t id = find(arena, head, 0, hash, bytes, length);
+  if (id)
+    return id;
+  id = take_room(arena, length);
+  if (id == 0) {
+    atomic_fetch_add_explicit(&arena->names_lost, 1, memory_order_relaxed);
+    return 0;
+  }
+  struct opgap_name *name = opgap_arena_name(arena, id);
+  name->hash = hash;
+  name->length = (uint32_t)length;
+  memcpy(name->bytes, bytes, length);
+  name->bytes[length] = 0;
+  uint32_t seen = head;
+  for (;;) {
+    name->next = head;
+    if (atomic_compare_exchange_weak_explicit(bucket, &head, id, memory_order_acq_rel, memory_order_acquire)) /* E */
+      return id;
+    uint32_t other = find(arena, head, seen, hash, bytes, length);
+    if (other)
+      return other;
+    seen = head;
+  }
+}

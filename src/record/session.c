@@ -1,0 +1,743 @@
+/* The life of a session: from the constructor (or a forked child's first hook) to exit.  See session.h. */
+#include "record/session.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "format/reader.h"
+#include "format/recover.h"
+#include "record/internal.h"
+#include "record/raw.h"
+
+#define PAGE 4096u
+#define FIRST_SEGMENTS 12u
+#define FIRST_SLOTS 8u
+#define NAMES_FIRST (64u * 1024u)
+#define NAMES_BYTES (8u * 1024u * 1024u)
+#define SLOT_LIMIT 1024u
+/* not in every libc header */
+#define WIPE_ON_FORK 18   /* MADV_WIPEONFORK */
+#define POPULATE_WRITE 23 /* MADV_POPULATE_WRITE */
+
+struct opgap_config opgap_config;
+static struct opgap_state no_state;
+struct opgap_state *opgap_state = &no_state;
+const struct opgap_settings *opgap_settings = &opgap_config.settings;
+
+/* Provided by other parts when they are built in. */
+__attribute__((weak)) void opgap_hooks_session_started(void);
+__attribute__((weak)) void opgap_gpu_start(void);
+__attribute__((weak)) void opgap_gpu_end(void);
+__attribute__((weak)) void opgap_frameworks_session_started(void);
+extern char **environ;
+
+/* ---- text ---- */
+
+void opgap_text_string(struct opgap_text *text, const char *string)
+{
+  while (*string && text->at < text->end)
+    *text->at++ = *string++;
+  *text->at = 0;
+}
+
+void opgap_text_number(struct opgap_text *text, uint64_t number, unsigned base)
+{
+  char digits[24];
+  int n = 0;
+  do
+    digits[n++] = "0123456789abcdef"[number % base];
+  while (number /= base);
+  while (n > 0 && text->at < text->end)
+    *text->at++ = digits[--n];
+  *text->at = 0;
+}
+
+void opgap_notice(bool *said, const char *fmt, ...)
+{
+  if (__atomic_exchange_n(said, true, __ATOMIC_RELAXED))
+    return;
+  char line[1000];
+  struct opgap_text text = {line, line + sizeof line - 2};
+  va_list arguments;
+  opgap_text_string(&text, "opgap: ");
+  va_start(arguments, fmt);
+  for (const char *p = fmt; *p; p++) {
+    if (*p != '%') {
+      char one[2] = {*p, 0};
+      opgap_text_string(&text, one);
+      continue;
+    }
+    bool is_long = p[1] == 'l';
+    p += is_long ? 2 : 1;
+    if (*p == 's') {
+      opgap_text_string(&text, va_arg(arguments, const char *));
+    } else if (*p == 'd') {
+      long value = is_long ? va_arg(arguments, long) : va_arg(arguments, int);
+      if (value < 0)
+        opgap_text_string(&text, "-");
+      opgap_text_number(&text, (uint64_t)(value < 0 ? -value : value), 10);
+    } else if (*p == 'u' || *p == 'x') {
+      uint64_t value = is_long ? va_arg(arguments, unsigned long) : va_arg(arguments, unsigned);
+      opgap_text_number(&text, value, *p == 'x' ? 16 : 10);
+    }
+  }
+  va_end(arguments);
+  if (opgap_cell != &opgap_tool_cell && opgap_cell != &opgap_flusher_cell &&
+      atomic_load(&opgap_state->phase) == OPGAP_PHASE_RUNNING && opgap_active) {
+    uint64_t name = opgap_intern(line + 7, (size_t)(text.at - line) - 7);
+    opgap_emit(OPGAP_EV_PROBE, 0, opgap_ticks(), 0, &name, 1);
+  }
+  opgap_text_string(&text, "\n");
+  if (opgap_config.settings.log == OPGAP_LOG_QUIET)
+    return;
+  int fd = 2;
+  if (opgap_cell == &opgap_flusher_cell) { /* it has no descriptors of the program: take its stderr by name */
+    char path[64];
+    struct opgap_text where = {path, path + sizeof path - 1};
+    opgap_text_string(&where, "/proc/");
+    opgap_text_number(&where, (uint64_t)opgap_state->pid, 10);
+    opgap_text_string(&where, "/fd/2");
+    fd = (int)opgap_raw_open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC, 0);
+  }
+  if (fd >= 0)
+    opgap_raw_write(fd, line, (size_t)(text.at - line));
+  if (fd > 2 || (fd >= 0 && opgap_cell == &opgap_flusher_cell))
+    opgap_raw_close(fd);
+}
+
+/* ---- memory ---- */
+
+/* Before Linux 5.14 only the file's descriptor can allocate. */
+static bool grow_by_file(uint64_t offset, uint64_t bytes)
+{
+  struct opgap_state *state = opgap_state;
+  int own = opgap_flusher_ring_fd(), fd = own;
+  if (fd < 0) {
+    if (atomic_load_explicit(&state->flusher, memory_order_relaxed) && opgap_cell != &opgap_flusher_cell &&
+        opgap_cell != &opgap_tool_cell)
+      return false; /* the flusher does it: another thread of the program must not see our descriptor */
+    fd = (int)opgap_raw_open(state->arena->ring_file, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+  }
+  if (fd < 0)
+    return false;
+  long error = opgap_raw6(SYS_fallocate, fd, 0, (long)offset, (long)bytes, 0, 0);
+  if (fd != own)
+    opgap_raw_close(fd);
+  return error == 0;
+}
+
+/* Populating allocates the pages for real, needs no descriptor, and fails where a write would raise SIGBUS. */
+bool opgap_arena_grow(uint64_t offset, uint64_t bytes)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  uint64_t first = offset & ~(uint64_t)(PAGE - 1), end = (offset + bytes + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+  if (end > arena->size)
+    return false;
+  long error = opgap_raw3(SYS_madvise, (long)((char *)arena + first), (long)(end - first), POPULATE_WRITE);
+  if (error == 0)
+    return true;
+  if (error != -22 /* EINVAL: an older kernel */)
+    return false;
+  return arena->ring_file[0] == 0 || grow_by_file(first, end - first);
+}
+
+/* Makes `count` more units of a region ready; the region's counter is raised after the memory is there. */
+static bool grow_region(_Atomic uint32_t *ready, uint32_t limit, uint64_t offset, uint64_t unit, uint32_t count)
+{
+  if (atomic_exchange_explicit(&opgap_state->grow_lock, 1, memory_order_acquire))
+    return false; /* another thread grows: the caller looks again or counts a loss */
+  uint32_t now = atomic_load_explicit(ready, memory_order_relaxed);
+  if (count > limit - now)
+    count = limit - now;
+  bool ok = count > 0 && opgap_arena_grow(offset + now * unit, count * unit);
+  if (ok)
+    atomic_store_explicit(ready, now + count, memory_order_release);
+  atomic_store_explicit(&opgap_state->grow_lock, 0, memory_order_release);
+  return ok;
+}
+
+bool opgap_grow_segments(uint32_t count)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  return grow_region(&arena->segments_ready, arena->segment_limit, arena->segments_offset, OPGAP_SEGMENT_BYTES, count);
+}
+
+bool opgap_grow_slots(uint32_t count)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  return grow_region(&arena->slots_ready, arena->slot_limit, arena->slots_offset, OPGAP_SLOT_BYTES, count);
+}
+
+static void lay_out(struct opgap_arena *arena, uint64_t size)
+{
+  arena->magic = OPGAP_ARENA_MAGIC;
+  arena->version = OPGAP_ARENA_VERSION;
+  arena->header_bytes = OPGAP_ARENA_HEADER_BYTES;
+  arena->size = size;
+  arena->names_size = size / 8 < NAMES_BYTES ? (uint32_t)(size / 8) & ~(NAMES_FIRST - 1) : NAMES_BYTES;
+  arena->slot_limit = size / 4 < SLOT_LIMIT * OPGAP_SLOT_BYTES ? (uint32_t)(size / 4 / OPGAP_SLOT_BYTES) : SLOT_LIMIT;
+  arena->buckets_offset = OPGAP_ARENA_HEADER_BYTES;
+  arena->names_offset = arena->buckets_offset + OPGAP_NAME_BUCKETS * 4;
+  arena->slots_offset = arena->names_offset + arena->names_size;
+  arena->segments_offset = arena->slots_offset + arena->slot_limit * OPGAP_SLOT_BYTES;
+  uint64_t segments = (size - arena->segments_offset) / OPGAP_SEGMENT_BYTES;
+  arena->segment_limit = segments > 0xfffff ? 0xfffff : (uint32_t)segments;
+  atomic_store(&arena->names_used, 8); /* id 0 means none */
+}
+
+static bool first_memory(struct opgap_arena *arena)
+{
+  uint32_t names = arena->names_size < NAMES_FIRST ? arena->names_size : NAMES_FIRST;
+  if (!opgap_arena_grow(0, (uint64_t)arena->names_offset + names))
+    return false;
+  atomic_store(&arena->names_ready, names);
+  return opgap_grow_slots(FIRST_SLOTS) && opgap_grow_segments(FIRST_SEGMENTS);
+}
+
+/* Size that a file system can give: at most a quarter of what is free, 0 when that is too little to be of use. */
+static uint64_t size_for(const char *folder, uint64_t wanted, bool need_tmpfs)
+{
+  struct statfs fs;
+  if (opgap_raw3(SYS_statfs, (long)folder, (long)&fs, 0) < 0 || (need_tmpfs && fs.f_type != 0x01021994 /* TMPFS */))
+    return 0;
+  uint64_t quarter = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize / 4;
+  uint64_t size = (wanted < quarter ? wanted : quarter) & ~(uint64_t)(OPGAP_SEGMENT_BYTES - 1);
+  return size >= OPGAP_BUFFER_MIN ? size : 0;
+}
+
+static struct opgap_arena *map_file(const char *path, uint64_t size)
+{
+  int fd = (int)opgap_raw_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0)
+    return NULL;
+  struct opgap_arena *arena = NULL;
+  if (opgap_raw6(SYS_fallocate, fd, 0, 0, PAGE, 0, 0) == 0 && opgap_raw3(SYS_ftruncate, fd, (long)size, 0) == 0)
+    arena = opgap_raw_mmap(size, PROT_READ | PROT_WRITE, MAP_SHARED, fd);
+  opgap_raw_close(fd);
+  if (arena == NULL) {
+    opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)path, 0);
+    return NULL;
+  }
+  lay_out(arena, size);
+  struct opgap_text text = {arena->ring_file, arena->ring_file + sizeof arena->ring_file - 1};
+  opgap_text_string(&text, path);
+  opgap_state->arena = arena;
+  if (first_memory(arena))
+    return arena;
+  opgap_raw_munmap(arena, size);
+  opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)path, 0);
+  opgap_state->arena = NULL;
+  return NULL;
+}
+
+/* The ring's file name: user, pid, start time and a count for images of the same process (exec). */
+static struct opgap_arena *try_folder(const char *folder, const char *stem, bool need_tmpfs)
+{
+  uint64_t size = size_for(folder, opgap_config.settings.buffer, need_tmpfs);
+  for (unsigned image = 0; size && image < 1000; image++) {
+    char path[256];
+    struct opgap_text text = {path, path + sizeof path - 1};
+    opgap_text_string(&text, folder);
+    opgap_text_string(&text, "/");
+    opgap_text_string(&text, stem);
+    opgap_text_string(&text, "-");
+    opgap_text_number(&text, image, 10);
+    opgap_text_string(&text, ".ring");
+    if (text.at == text.end)
+      return NULL;
+    if (opgap_raw6(SYS_faccessat, AT_FDCWD, (long)path, 0, 0, 0, 0) == 0) {
+      opgap_recover_ring(path); /* our own former image, before exec */
+      continue;
+    }
+    struct opgap_arena *arena = map_file(path, size);
+    if (arena)
+      return arena;
+    size /= 2;
+    if (size < OPGAP_BUFFER_MIN)
+      break;
+  }
+  return NULL;
+}
+
+static struct opgap_arena *make_arena(const char *stem)
+{
+  struct opgap_arena *arena = try_folder("/dev/shm", stem, true);
+  if (arena == NULL)
+    arena = try_folder(opgap_config.folder, stem, false);
+  if (arena)
+    return arena;
+  static bool said;
+  uint64_t size = opgap_config.settings.buffer;
+  arena = opgap_raw_mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+  if (arena == NULL)
+    return NULL;
+  lay_out(arena, size);
+  opgap_state->arena = arena;
+  if (!first_memory(arena))
+    return NULL;
+  opgap_notice(&said, "no room for the ring in /dev/shm or the trace folder: private memory, not kill-safe");
+  return arena;
+}
+
+/* ---- the process's description ---- */
+
+static uint64_t parse(const char *text)
+{
+  uint64_t n = 0;
+  while (*text >= '0' && *text <= '9')
+    n = n * 10 + (uint64_t)(*text++ - '0');
+  return n;
+}
+
+/* Field 22 of /proc/self/stat, counted behind the last ')' because the name may hold anything. */
+static uint64_t process_start_time(int *ppid)
+{
+  char text[1024];
+  size_t length = opgap_raw_slurp("/proc/self/stat", text, sizeof text);
+  const char *at = text + length;
+  while (at > text && *at != ')')
+    at--;
+  for (int field = 2; *at && field < 22; at++)
+    if (*at == ' ' && ++field == 4)
+      *ppid = (int)parse(at + 1);
+  return parse(at);
+}
+
+struct pairs {
+  uint8_t *at, *end;
+};
+
+static void pair(struct pairs *pairs, const char *key, const char *value)
+{
+  if (value && *value)
+    pairs->at = opgap_encode_pair(pairs->at, pairs->end, key, value, strlen(value));
+}
+
+static void pair_number(struct pairs *pairs, const char *key, int64_t value)
+{
+  char digits[32];
+  struct opgap_text text = {digits, digits + sizeof digits - 1};
+  if (value < 0)
+    opgap_text_string(&text, "-");
+  opgap_text_number(&text, (uint64_t)(value < 0 ? -value : value), 10);
+  pair(pairs, key, digits);
+}
+
+static void pair_environment(struct pairs *pairs, const char *key, const char *const *names)
+{
+  for (; *names; names++) {
+    const char *value = getenv(*names);
+    if (value && *value) {
+      pair(pairs, key, value);
+      return;
+    }
+  }
+}
+
+static void pair_command(struct pairs *pairs)
+{
+  static char text[8192]; /* one start at a time */
+  size_t length = opgap_raw_slurp("/proc/self/cmdline", text, sizeof text);
+  while (length > 0 && text[length - 1] == 0)
+    length--;
+  for (size_t i = 0; i < length; i++)
+    if (text[i] == 0)
+      text[i] = ' ';
+  pairs->at = opgap_encode_pair(pairs->at, pairs->end, "command", text, length);
+  long n = opgap_raw6(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)text, sizeof text, 0, 0);
+  if (n > 0)
+    pairs->at = opgap_encode_pair(pairs->at, pairs->end, "exe", text, (size_t)n);
+  n = opgap_raw3(SYS_getcwd, (long)text, sizeof text, 0);
+  if (n > 0)
+    pair(pairs, "cwd", text);
+}
+
+static void pair_machine(struct pairs *pairs)
+{
+  uint64_t mask[64] = {0};
+  long bytes = opgap_raw3(SYS_sched_getaffinity, 0, sizeof mask, (long)mask);
+  unsigned cores = 0;
+  for (long i = 0; i < bytes / 8; i++)
+    cores += (unsigned)__builtin_popcountll(mask[i]);
+  pair_number(pairs, "cores", cores);
+  pair(pairs, "kernel", opgap_config.kernel);
+#if defined(__x86_64__)
+  unsigned brand[13] = {0};
+  for (unsigned i = 0; i < 3; i++)
+    __asm__("cpuid"
+            : "=a"(brand[i * 4]), "=b"(brand[i * 4 + 1]), "=c"(brand[i * 4 + 2]), "=d"(brand[i * 4 + 3])
+            : "a"(0x80000002u + i), "c"(0));
+  pair(pairs, "cpu", (const char *)brand);
+#endif
+  pair(pairs, "clock", opgap_clock_tsc ? "tsc" : "monotonic");
+}
+
+static int64_t realtime_offset(void)
+{
+  struct timespec real, mono;
+  clock_gettime(CLOCK_REALTIME, &real);
+  clock_gettime(CLOCK_MONOTONIC, &mono);
+  return (real.tv_sec - mono.tv_sec) * 1000000000 + real.tv_nsec - mono.tv_nsec;
+}
+
+static size_t describe(uint8_t *buffer, size_t size, int ppid, bool forked)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  struct pairs pairs = {buffer, buffer + size};
+  pair(&pairs, "opgap_version", OPGAP_VERSION);
+  pair_number(&pairs, "pid", arena->pid);
+  pair_number(&pairs, "ppid", ppid);
+  pair_number(&pairs, "start_time", (int64_t)arena->start_time);
+  pair(&pairs, "host", opgap_config.host);
+  pair(&pairs, "boot_id", opgap_config.boot_id);
+  pair_number(&pairs, "realtime_offset_ns", realtime_offset());
+  pair_number(&pairs, "forked", forked);
+  pair_number(&pairs, "kill_safe", arena->ring_file[0] != 0);
+  pair(&pairs, "ring", arena->ring_file);
+  pair_command(&pairs);
+  pair_machine(&pairs);
+  if (environ) {
+    pair_environment(&pairs, "rank", (const char *const[]){"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", NULL});
+    pair_environment(&pairs, "local_rank",
+                     (const char *const[]){"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", NULL});
+    pair_environment(&pairs, "world_size",
+                     (const char *const[]){"WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", NULL});
+    for (unsigned i = 0; i < opgap_setting_count; i++)
+      pair(&pairs, opgap_setting_table[i].env, getenv(opgap_setting_table[i].env));
+  }
+  return (size_t)(pairs.at - buffer);
+}
+
+/* ---- start ---- */
+
+/* Creates <host>-<pid>-<start>.opgt, with a count behind it for further images of the same process. */
+static bool create_trace_file(struct opgap_arena *arena)
+{
+  for (unsigned image = 0; image < 1000; image++) {
+    struct opgap_text text = {arena->trace_file, arena->trace_file + sizeof arena->trace_file - 1};
+    opgap_text_string(&text, opgap_config.folder);
+    opgap_text_string(&text, "/");
+    opgap_text_string(&text, opgap_config.host);
+    opgap_text_string(&text, "-");
+    opgap_text_number(&text, (uint64_t)arena->pid, 10);
+    opgap_text_string(&text, "-");
+    opgap_text_number(&text, arena->start_time, 10);
+    if (image) {
+      opgap_text_string(&text, "-");
+      opgap_text_number(&text, image, 10);
+    }
+    opgap_text_string(&text, ".opgt");
+    long fd = opgap_raw_open(arena->trace_file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+      opgap_raw_close((int)fd);
+      return true;
+    }
+    if (fd != -17 /* EEXIST */)
+      return false;
+  }
+  return false;
+}
+
+static struct opgap_state *new_state(void)
+{
+  /* In a forked child the old pages are there, wiped; they are used again. */
+  if (opgap_state == &no_state) {
+    size_t cells = SLOT_LIMIT * sizeof(struct opgap_cell);
+    size_t size = PAGE + cells;
+    char *memory = opgap_raw_mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    if (memory == NULL)
+      return NULL;
+    opgap_raw3(SYS_madvise, (long)memory, (long)size, WIPE_ON_FORK);
+    opgap_cells = (struct opgap_cell *)(memory + PAGE);
+    return (struct opgap_state *)memory;
+  }
+  return opgap_state;
+}
+
+static bool start_consumer(struct opgap_state *state)
+{
+  static void *memory; /* a forked child takes over its copy of the parent's */
+  if (memory == NULL)
+    memory = opgap_raw_mmap(opgap_consumer_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  if (memory == NULL)
+    return false;
+  state->consumer =
+      opgap_consumer_init(memory, state->arena, opgap_config.hooks, opgap_config.hook_count, opgap_trace_append, state);
+  opgap_consumer_set_gone(state->consumer, opgap_thread_is_gone);
+  opgap_consumer_set_release(state->consumer, opgap_slot_release);
+  return true;
+}
+
+static bool begin(struct opgap_state *state, bool forked)
+{
+  static uint8_t description[32 * 1024]; /* one start at a time */
+  int ppid = 0;
+  state->pid = opgap_raw_getpid();
+  uint64_t start_time = process_start_time(&ppid);
+  char stem[128];
+  struct opgap_text text = {stem, stem + sizeof stem - 1};
+  opgap_text_string(&text, "opgap-");
+  opgap_text_number(&text, (uint64_t)opgap_raw3(SYS_getuid, 0, 0, 0), 10);
+  opgap_text_string(&text, "-");
+  opgap_text_number(&text, (uint64_t)state->pid, 10);
+  opgap_text_string(&text, "-");
+  opgap_text_number(&text, start_time, 10);
+  struct opgap_arena *arena = make_arena(stem);
+  if (arena == NULL)
+    return false;
+  arena->pid = state->pid;
+  arena->start_time = start_time;
+  arena->ticks_are_tsc = opgap_clock_tsc;
+  memcpy(arena->boot_id, opgap_config.boot_id, sizeof arena->boot_id);
+  arena->counter_count = opgap_config.counter_count;
+  memcpy(arena->counter_events, opgap_config.counter_events, opgap_config.counter_count * sizeof(uint16_t));
+  arena->first_anchor = arena->last_anchor = opgap_clock_anchor();
+  if (!create_trace_file(arena) || !start_consumer(state))
+    return false;
+  size_t bytes = describe(description, sizeof description, ppid, forked);
+  if (opgap_consumer_begin(state->consumer, description, bytes) < 0)
+    return false;
+  uint32_t index;
+  state->process_stream = opgap_slot_take(OPGAP_STREAM_PROCESS, &index);
+  if (state->process_stream)
+    opgap_cells[index].thread = state->process_stream;
+  return true;
+}
+
+bool opgap_session_begin(bool forked)
+{
+  struct opgap_state *state = new_state();
+  if (state == NULL)
+    return false;
+  opgap_state = state;
+  uint32_t none = OPGAP_PHASE_NONE;
+  if (!atomic_compare_exchange_strong(&state->phase, &none, OPGAP_PHASE_STARTING))
+    return false;
+  if (forked && opgap_config.settings.children == OPGAP_CHILDREN_NONE) {
+    opgap_active = 0;
+    atomic_store(&state->phase, OPGAP_PHASE_FAILED);
+    return false;
+  }
+  if (!begin(state, forked)) {
+    static bool said;
+    opgap_active = 0;
+    if (state->arena && state->arena->ring_file[0])
+      opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)state->arena->ring_file, 0);
+    atomic_store(&state->phase, OPGAP_PHASE_FAILED);
+    opgap_notice(&said, "cannot write to %s: this process is not traced", opgap_config.folder);
+    return false;
+  }
+  atomic_store_explicit(&state->phase, OPGAP_PHASE_RUNNING, memory_order_release);
+  if (opgap_frameworks_session_started)
+    opgap_frameworks_session_started();
+  if (opgap_hooks_session_started)
+    opgap_hooks_session_started();
+  return true;
+}
+
+static const char *get_environment(const char *name, void *unused)
+{
+  (void)unused;
+  return getenv(name);
+}
+
+static void find_host(void)
+{
+  struct utsname name;
+  if (opgap_raw3(SYS_uname, (long)&name, 0, 0) < 0)
+    strcpy(name.nodename, "host");
+  struct opgap_text text = {opgap_config.host, opgap_config.host + sizeof opgap_config.host - 1};
+  for (const char *p = name.nodename; *p; p++) {
+    bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || *p == '.';
+    char one[2] = {plain ? *p : '_', 0};
+    opgap_text_string(&text, one);
+  }
+  if (text.at == opgap_config.host)
+    opgap_text_string(&text, "host");
+  struct opgap_text kernel = {opgap_config.kernel, opgap_config.kernel + sizeof opgap_config.kernel - 1};
+  opgap_text_string(&kernel, name.release);
+  size_t n = opgap_raw_slurp("/proc/sys/kernel/random/boot_id", opgap_config.boot_id, sizeof opgap_config.boot_id);
+  while (n > 0 && opgap_config.boot_id[n - 1] == '\n')
+    opgap_config.boot_id[--n] = 0;
+}
+
+static bool absolute(char *out, size_t size, const char *path)
+{
+  struct opgap_text text = {out, out + size - 1};
+  if (path[0] != '/') {
+    if (opgap_raw3(SYS_getcwd, (long)out, (long)size, 0) < 0)
+      return false;
+    text.at = out + strlen(out);
+    opgap_text_string(&text, "/");
+  }
+  opgap_text_string(&text, path);
+  return text.at < text.end;
+}
+
+static void default_folder_name(char *name, size_t size)
+{
+  struct opgap_text text = {name, name + size - 1};
+  struct timespec now;
+  struct tm local;
+  clock_gettime(CLOCK_REALTIME, &now);
+  opgap_text_string(&text, "opgap-");
+  opgap_text_string(&text, program_invocation_short_name ? program_invocation_short_name : "program");
+  opgap_text_string(&text, "-");
+  /* UTC: localtime would read the zone file and keep state that belongs to the program */
+  gmtime_r(&now.tv_sec, &local);
+  uint64_t date =
+      (uint64_t)(local.tm_year + 1900) * 10000 + (uint64_t)(local.tm_mon + 1) * 100 + (uint64_t)local.tm_mday;
+  uint64_t clock = 1000000 + (uint64_t)local.tm_hour * 10000 + (uint64_t)local.tm_min * 100 + (uint64_t)local.tm_sec;
+  opgap_text_number(&text, date, 10);
+  opgap_text_string(&text, "-");
+  char digits[16];
+  struct opgap_text t = {digits, digits + sizeof digits - 1};
+  opgap_text_number(&t, clock, 10);
+  opgap_text_string(&text, digits + 1);
+  opgap_text_string(&text, "-");
+  opgap_text_number(&text, (uint64_t)opgap_raw_getpid(), 10);
+  opgap_text_string(&text, ".opgap");
+}
+
+/* The folder of the trace: the one that a parent or `opgap record` hands down, or a new one. */
+static bool find_folder(void)
+{
+  static bool said;
+  const char *session = getenv("OPGAP_SESSION");
+  struct stat info;
+  if (session && session[0] == '/' && strlen(session) < sizeof opgap_config.folder &&
+      opgap_raw6(SYS_newfstatat, AT_FDCWD, (long)session, (long)&info, 0, 0, 0) == 0 && S_ISDIR(info.st_mode)) {
+    memcpy(opgap_config.folder, session, strlen(session) + 1);
+    return true;
+  }
+  char name[256];
+  default_folder_name(name, sizeof name);
+  const char *wanted = opgap_config.settings.out[0] ? opgap_config.settings.out : name;
+  long error = -36;
+  if (absolute(opgap_config.folder, sizeof opgap_config.folder, wanted))
+    error = opgap_raw3(SYS_mkdirat, AT_FDCWD, (long)opgap_config.folder, 0700);
+  if (error == 0 || error == -17 /* EEXIST: several ranks share a folder */) {
+    setenv("OPGAP_SESSION", opgap_config.folder, 1);
+    return true;
+  }
+  opgap_notice(&said, "cannot create the trace folder %s (error %d): the program runs untraced", opgap_config.folder,
+               (int)-error);
+  return false;
+}
+
+static void find_range(unsigned flag, unsigned *first, unsigned *count)
+{
+  *count = 0;
+  for (unsigned i = 0; i < opgap_config.counter_count; i++) {
+    const struct opgap_event *event = &opgap_config.hooks[opgap_config.counter_events[i] - OPGAP_FIRST_HOOK];
+    if (!(event->flags & flag))
+      continue;
+    if (*count == 0)
+      *first = i;
+    *count = i + 1 - *first;
+  }
+}
+
+static bool read_settings(void)
+{
+  static bool said, said_unknown;
+  char message[OPGAP_SETTING_MESSAGE_MAX];
+  if (opgap_settings_parse(&opgap_config.settings, get_environment, NULL, message, sizeof message) > 0)
+    opgap_notice(&said, "%s", message);
+  const char *unknown = environ ? opgap_settings_unknown(environ) : NULL;
+  if (unknown)
+    opgap_notice(&said_unknown, "unknown setting %s: ignored", unknown);
+  return !opgap_config.settings.off;
+}
+
+void opgap_session_start(const struct opgap_event *hook_events, unsigned hook_count, const uint16_t *counter_events,
+                         unsigned counter_count)
+{
+  struct opgap_cell *before = opgap_cell;
+  opgap_cell = &opgap_tool_cell;
+  opgap_config.hooks = hook_events;
+  opgap_config.hook_count = hook_count;
+  opgap_config.counter_events = counter_events;
+  opgap_config.counter_count = counter_count < OPGAP_MAX_COUNTERS ? counter_count : OPGAP_MAX_COUNTERS;
+  opgap_config.stack_top = (char *)__builtin_frame_address(0);
+  find_range(OPGAP_EVENT_ALLOC, &opgap_config.alloc_first, &opgap_config.alloc_count);
+  find_range(OPGAP_EVENT_FREE, &opgap_config.free_first, &opgap_config.free_count);
+  bool on = false;
+  if (getauxval(AT_SECURE) == 0 && read_settings()) {
+    const char *clock = getenv("OPGAP_TEST_CLOCK");
+    opgap_clock_select(clock && strcmp(clock, "monotonic") == 0);
+    find_host();
+    on = find_folder();
+  }
+  if (on && opgap_session_begin(false)) {
+    opgap_config.groups = opgap_config.settings.hooks | OPGAP_GROUP_process;
+    if (opgap_gpu_start && (opgap_config.groups & (OPGAP_GROUP_cuda | OPGAP_GROUP_nvtx)))
+      opgap_gpu_start();
+    opgap_cell = before;
+    opgap_active = opgap_config.groups; /* last: from here on hooks record */
+    return;
+  }
+  opgap_cell = before;
+}
+
+int opgap_session_pid(void)
+{
+  return opgap_state->pid;
+}
+
+/* ---- end ---- */
+
+static void drain_for_good(const char *how, int status, enum opgap_arena_end end)
+{
+  struct opgap_state *state = opgap_state;
+  opgap_drain_now(OPGAP_DRAIN_ALL);
+  opgap_consumer_end(state->consumer, how, status);
+  state->arena->exit_status = status;
+  atomic_store(&state->arena->end, end);
+}
+
+void opgap_session_flush_exec(void)
+{
+  if (atomic_load(&opgap_state->phase) != OPGAP_PHASE_RUNNING || opgap_raw_getpid() != opgap_state->pid)
+    return;
+  struct opgap_cell *cell = opgap_cell;
+  opgap_cell = &opgap_tool_cell;
+  if (opgap_drain_enter(UINT64_C(2000000000))) {
+    drain_for_good("exec", 0, OPGAP_ARENA_EXEC);
+    opgap_drain_leave();
+  }
+  opgap_cell = cell;
+}
+
+void opgap_session_end(int exit_status)
+{
+  struct opgap_state *state = opgap_state;
+  uint32_t running = OPGAP_PHASE_RUNNING;
+  if (atomic_load(&state->phase) != OPGAP_PHASE_RUNNING || opgap_raw_getpid() != state->pid)
+    return;
+  struct opgap_cell *cell = opgap_cell;
+  opgap_cell = &opgap_tool_cell;
+  if (opgap_gpu_end)
+    opgap_gpu_end();
+  if (opgap_drain_enter(UINT64_C(2000000000))) {
+    if (atomic_compare_exchange_strong(&state->phase, &running, OPGAP_PHASE_ENDED)) {
+      opgap_active = 0;
+      drain_for_good("clean", exit_status & 0xff, OPGAP_ARENA_CLEAN);
+      if (state->arena->ring_file[0])
+        opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)state->arena->ring_file, 0);
+    }
+    opgap_drain_leave();
+  } else { /* a handler interrupted our own drain: the ring stays, the next reader takes the rest */
+    state->arena->exit_status = exit_status & 0xff;
+    atomic_store(&state->arena->end, OPGAP_ARENA_CLEAN);
+  }
+  opgap_cell = cell;
+}

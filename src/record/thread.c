@@ -1,0 +1,324 @@
+/* The producer's side: cells, slots, ring segments, ops.  See record.h for the contract, arena.h for the orderings. */
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "format/reader.h"
+#include "record/internal.h"
+#include "record/raw.h"
+
+uint32_t opgap_active;
+struct opgap_cell opgap_tool_cell, opgap_flusher_cell;
+struct opgap_cell *opgap_cells;
+__thread struct opgap_cell *opgap_cell __attribute__((tls_model("initial-exec")));
+static __thread struct opgap_cell *vfork_cell __attribute__((tls_model("initial-exec")));
+
+#define GROW_SLOTS 16u
+
+/* A new thread with the tid of a dying one proves that the old one is gone. */
+static void end_predecessor(struct opgap_arena *arena, int tid)
+{
+  uint32_t high = atomic_load_explicit(&arena->slots_high, memory_order_relaxed);
+  for (uint32_t i = 0; i < high; i++) {
+    struct opgap_thread *slot = opgap_arena_slot(arena, i);
+    uint32_t dying = OPGAP_SLOT_DYING;
+    if (atomic_load_explicit(&slot->state, memory_order_relaxed) == OPGAP_SLOT_DYING && slot->tid == tid)
+      atomic_compare_exchange_strong_explicit(&slot->state, &dying, OPGAP_SLOT_ENDED, memory_order_release,
+                                              memory_order_relaxed); /* D */
+  }
+}
+
+static bool take_free(struct opgap_arena *arena, uint32_t index)
+{
+  uint32_t free_state = OPGAP_SLOT_FREE;
+  return atomic_compare_exchange_strong_explicit(&opgap_arena_slot(arena, index)->state, &free_state, OPGAP_SLOT_LIVE,
+                                                 memory_order_acquire, memory_order_relaxed); /* D */
+}
+
+struct opgap_thread *opgap_slot_take(uint32_t kind, uint32_t *index)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  uint32_t high = atomic_load_explicit(&arena->slots_high, memory_order_relaxed), i;
+  for (i = 0; i < high && !take_free(arena, i); i++)
+    ;
+  while (i >= high) {
+    uint32_t ready = atomic_load_explicit(&arena->slots_ready, memory_order_acquire);
+    if (high >= ready && !opgap_grow_slots(GROW_SLOTS))
+      return NULL;
+    if (atomic_compare_exchange_weak_explicit(&arena->slots_high, &high, high + 1, memory_order_acq_rel,
+                                              memory_order_relaxed)) {
+      i = high;
+      if (take_free(arena, i))
+        break;
+      high++;
+      i = high; /* another thread's scan took it first: go on behind it */
+    } else {
+      i = high;
+    }
+  }
+  struct opgap_thread *slot = opgap_arena_slot(arena, i);
+  slot->kind = kind;
+  slot->serial = atomic_fetch_add_explicit(&arena->next_serial, 1, memory_order_relaxed) + 1;
+  *index = i;
+  return slot;
+}
+
+void opgap_slot_release(uint32_t index)
+{
+  memset(&opgap_cells[index], 0, sizeof opgap_cells[index]);
+}
+
+bool opgap_thread_is_gone(int tid)
+{
+  return opgap_raw3(SYS_tgkill, opgap_state->pid, tid, 0) == -3 /* ESRCH */;
+}
+
+static struct opgap_thread *attach(void)
+{
+  uint32_t index;
+  int tid = opgap_raw_gettid();
+  end_predecessor(opgap_state->arena, tid);
+  struct opgap_thread *slot = opgap_slot_take(OPGAP_STREAM_THREAD, &index);
+  if (slot == NULL) {
+    atomic_fetch_add_explicit(&opgap_state->arena->threads_lost, 1, memory_order_relaxed);
+    return NULL; /* opgap_cell stays the tool's: this thread is not traced */
+  }
+  slot->tid = tid;
+  slot->pthread = (uint64_t)(uintptr_t)__builtin_thread_pointer();
+  opgap_raw6(SYS_prctl, PR_GET_NAME, (long)slot->name, 0, 0, 0, 0);
+  struct opgap_cell *cell = &opgap_cells[index];
+  cell->thread = slot;
+  atomic_signal_fence(memory_order_seq_cst);
+  opgap_cell = cell;
+  return slot;
+}
+
+struct opgap_thread *opgap_self_slow(void)
+{
+  struct opgap_cell *before = opgap_cell;
+  if (before == &opgap_tool_cell || before == &opgap_flusher_cell)
+    return NULL;
+  opgap_cell = &opgap_tool_cell; /* a signal handler that comes now passes through */
+  uint32_t phase = atomic_load_explicit(&opgap_state->phase, memory_order_acquire);
+  if (phase == OPGAP_PHASE_NONE && opgap_session_begin(true)) {
+    if (opgap_cell != &opgap_tool_cell) /* the start-up callbacks have attached us already */
+      return opgap_cell->thread;
+    phase = OPGAP_PHASE_RUNNING;
+  }
+  if (phase == OPGAP_PHASE_RUNNING)
+    return attach();
+  opgap_cell = before;
+  return NULL;
+}
+
+void opgap_thread_dying(void)
+{
+  struct opgap_cell *cell = opgap_cell;
+  if (cell == NULL || cell->thread == NULL)
+    return;
+  uint32_t live = OPGAP_SLOT_LIVE;
+  atomic_compare_exchange_strong_explicit(&cell->thread->state, &live, OPGAP_SLOT_DYING, memory_order_release,
+                                          memory_order_relaxed); /* D */
+}
+
+void opgap_vfork_enter(void)
+{
+  vfork_cell = opgap_cell;
+  opgap_cell = &opgap_tool_cell;
+}
+
+void opgap_vfork_leave(void)
+{
+  opgap_cell = vfork_cell;
+}
+
+/* ---- ring segments ---- */
+
+static uint32_t pop_free(struct opgap_arena *arena)
+{
+  uint64_t old = atomic_load_explicit(&arena->free_segments, memory_order_acquire); /* C */
+  for (;;) {
+    uint32_t index = (uint32_t)old;
+    if (index == 0)
+      return 0;
+    uint32_t next = atomic_load_explicit(&opgap_arena_segment(arena, index)->next, memory_order_relaxed);
+    uint64_t replacement = ((old >> 32) + 1) << 32 | next;
+    if (atomic_compare_exchange_weak_explicit(&arena->free_segments, &old, replacement, memory_order_acquire,
+                                              memory_order_acquire)) /* C */
+      return index;
+  }
+}
+
+static uint32_t take_new(struct opgap_arena *arena)
+{
+  uint32_t used = atomic_load_explicit(&arena->segments_used, memory_order_relaxed);
+  for (;;) {
+    if (used >= atomic_load_explicit(&arena->segments_ready, memory_order_acquire) && !opgap_grow_segments(8))
+      return 0;
+    if (atomic_compare_exchange_weak_explicit(&arena->segments_used, &used, used + 1, memory_order_relaxed,
+                                              memory_order_relaxed))
+      return used + 1;
+  }
+}
+
+static void announce_loss(struct opgap_cell *cell)
+{
+  uint64_t *w = cell->write;
+  w[0] = OPGAP_WORD0(OPGAP_EV_LOST, 4, 0, 0);
+  w[1] = cell->lost_start;
+  w[2] = opgap_ticks();
+  w[3] = cell->lost_since;
+  cell->lost_since = 0;
+  cell->write += 4;
+}
+
+uint64_t *opgap_reserve_slow(struct opgap_cell *cell, unsigned words)
+{
+  struct opgap_thread *thread = cell->thread;
+  if (thread == NULL) /* forked between the hook's test and now */
+    return NULL;
+  struct opgap_arena *arena = opgap_state->arena;
+  uint32_t index = pop_free(arena);
+  if (index == 0)
+    index = take_new(arena);
+  if (index == 0) {
+    if (cell->lost_since++ == 0)
+      cell->lost_start = opgap_ticks();
+    atomic_store_explicit(&thread->lost, atomic_load_explicit(&thread->lost, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    opgap_segment_filled(thread);
+    return NULL;
+  }
+  struct opgap_segment *segment = opgap_arena_segment(arena, index);
+  uint64_t base = 0;
+  atomic_store_explicit(&segment->next, 0, memory_order_relaxed);
+  segment->serial = thread->serial;
+  if (cell->limit == NULL) {
+    segment->base = 0;
+    atomic_store_explicit(&thread->first_segment, index, memory_order_release); /* B */
+  } else {
+    struct opgap_segment *last =
+        (struct opgap_segment *)((char *)cell->limit - OPGAP_SEGMENT_BYTES); /* limit is its end */
+    if (cell->write < cell->limit)
+      *cell->write = OPGAP_WORD0(0, 0, 0, cell->limit - cell->write);
+    segment->base = base = last->base + OPGAP_SEGMENT_DATA;
+    atomic_store_explicit(&last->next, index, memory_order_release); /* B */
+  }
+  cell->write = segment->data;
+  cell->limit = segment->data + OPGAP_SEGMENT_DATA / 8;
+  cell->bias = base - (uint64_t)(uintptr_t)segment->data;
+  if (cell->lost_since)
+    announce_loss(cell);
+  atomic_store_explicit(&thread->write_pos, (uint64_t)(uintptr_t)cell->write + cell->bias,
+                        memory_order_release); /* A */
+  if (base > 0)
+    opgap_segment_filled(thread);
+  return cell->write + words <= cell->limit ? cell->write : NULL;
+}
+
+/* ---- records of any event ---- */
+
+void opgap_emit(unsigned event, uint32_t status, uint64_t start, uint64_t end, const uint64_t *fields, unsigned count)
+{
+  struct opgap_thread *thread = opgap_self();
+  if (thread == NULL)
+    return;
+  bool span = false;
+  unsigned rows;
+  const struct opgap_event *builtin = opgap_schema_builtin(&rows);
+  if (event >= OPGAP_FIRST_HOOK)
+    span = event - OPGAP_FIRST_HOOK < opgap_config.hook_count &&
+           opgap_config.hooks[event - OPGAP_FIRST_HOOK].kind == OPGAP_SPAN;
+  else
+    for (unsigned i = 0; i < rows; i++)
+      if (builtin[i].id == event)
+        span = builtin[i].kind == OPGAP_SPAN;
+  unsigned words = (span ? 3 : 2) + count;
+  struct opgap_cell *cell = opgap_cell;
+  uint64_t *w = opgap_reserve(cell, words);
+  if (w == NULL)
+    return;
+  w[0] = OPGAP_WORD0(event, words, thread->depth < 255 ? thread->depth : 255, status);
+  w[1] = start;
+  if (span)
+    w[2] = end;
+  memcpy(w + (span ? 3 : 2), fields, count * sizeof *fields);
+  opgap_commit(cell, w + words);
+  if (event == OPGAP_EV_THREAD_NAME && count == 1 && fields[0]) {
+    const struct opgap_name *name = opgap_arena_name(opgap_state->arena, (uint32_t)fields[0]);
+    size_t length = name->length < sizeof thread->name - 1 ? name->length : sizeof thread->name - 1;
+    memcpy(thread->name, name->bytes, length);
+    thread->name[length] = 0;
+  }
+}
+
+/* ---- ops ---- */
+
+static inline void allocation_totals(const struct opgap_thread *thread, uint64_t *allocs, uint64_t *bytes,
+                                     uint64_t *frees)
+{
+  uint64_t a = 0, b = 0, f = 0;
+  const struct opgap_counter *c = thread->counters + opgap_config.alloc_first;
+  for (unsigned i = 0; i < opgap_config.alloc_count; i++) {
+    a += c[i].calls;
+    b += c[i].bytes;
+  }
+  c = thread->counters + opgap_config.free_first;
+  for (unsigned i = 0; i < opgap_config.free_count; i++)
+    f += c[i].calls;
+  *allocs = a;
+  *bytes = b;
+  *frees = f;
+}
+
+void opgap_op_begin(uint32_t name, uint32_t status, uint64_t tag, uint32_t stack)
+{
+  struct opgap_thread *thread = opgap_self();
+  if (thread == NULL)
+    return;
+  uint32_t depth = thread->depth;
+  if (opgap_unlikely(depth >= OPGAP_MAX_DEPTH)) {
+    atomic_store_explicit(&thread->lost, atomic_load_explicit(&thread->lost, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    return;
+  }
+  struct opgap_open_op *op = &thread->ops[depth];
+  op->tag = tag;
+  op->name = name;
+  op->status = status;
+  op->stack = stack;
+  allocation_totals(thread, &op->allocs, &op->alloc_bytes, &op->frees);
+  op->start = opgap_ticks();
+  atomic_signal_fence(memory_order_release);
+  thread->depth = depth + 1;
+}
+
+void opgap_op_end(unsigned event, uint64_t tag, uint64_t sequence)
+{
+  struct opgap_thread *thread = opgap_self();
+  if (thread == NULL)
+    return;
+  uint64_t end = opgap_ticks();
+  uint32_t depth = thread->depth;
+  while (depth > 0 && thread->ops[depth - 1].tag != tag)
+    depth--;
+  if (opgap_unlikely(depth == 0))
+    return; /* began before tracing, in another process, or too deep */
+  struct opgap_open_op *op = &thread->ops[--depth];
+  uint64_t allocs, bytes, frees;
+  allocation_totals(thread, &allocs, &bytes, &frees);
+  thread->depth = depth;
+  struct opgap_cell *cell = opgap_cell;
+  uint64_t *w = opgap_reserve(cell, 9);
+  if (opgap_unlikely(w == NULL))
+    return;
+  w[0] = OPGAP_WORD0(event, 9, depth, op->status);
+  w[1] = op->start;
+  w[2] = end;
+  w[3] = op->name;
+  w[4] = sequence;
+  w[5] = allocs - op->allocs;
+  w[6] = bytes - op->alloc_bytes;
+  w[7] = frees - op->frees;
+  w[8] = op->stack;
+  opgap_commit(cell, w + 9);
+}

@@ -1,0 +1,477 @@
+/* The line from a thread's ring to the reader, without hooks: sessions in child processes, traces read back. */
+#include <check.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "format/reader.h"
+#include "format/recover.h"
+#include "record/internal.h"
+#include "record/record.h"
+#include "record/session.h"
+
+enum { EV_CALL = OPGAP_FIRST_HOOK, EV_COUNTED };
+
+static const struct opgap_event hooks[] = {
+    {.id = EV_CALL,
+     .kind = OPGAP_SPAN,
+     .field_count = 2,
+     .flags = OPGAP_EVENT_HOOK,
+     .name = "call",
+     .category = "io",
+     .status = "errno",
+     .fields = {{"object", OPGAP_DELTA}, {"value", OPGAP_PLAIN}}},
+    {.id = EV_COUNTED,
+     .kind = OPGAP_INSTANT,
+     .field_count = 2,
+     .flags = OPGAP_EVENT_HOOK | OPGAP_EVENT_COUNTED | OPGAP_EVENT_ALLOC,
+     .name = "counted",
+     .category = "alloc",
+     .status = "errno",
+     .fields = {{"object", OPGAP_DELTA}, {"value", OPGAP_PLAIN}}},
+};
+static const uint16_t counters[] = {EV_COUNTED};
+
+static char folder[64];
+static char error[512];
+
+static void make_folder(void)
+{
+  strcpy(folder, "/tmp/opgap-test-XXXXXX");
+  ck_assert_ptr_nonnull(mkdtemp(folder));
+  setenv("OPGAP_SESSION", folder, 1);
+}
+
+static void remove_folder(void)
+{
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf %s", folder);
+  ck_assert_int_eq(system(command), 0);
+}
+
+static void start(void)
+{
+  opgap_session_start(hooks, 2, counters, 1);
+  if (opgap_active == 0)
+    _exit(99);
+}
+
+/* One call span whose object and value tell which it is. */
+static void call(uint64_t number)
+{
+  struct opgap_thread *thread = opgap_self();
+  if (thread == NULL)
+    return;
+  uint64_t begin = opgap_call_begin(thread, EV_CALL, number);
+  opgap_call_end(thread, EV_CALL, begin, number, number * 3, (uint32_t)(number % 7));
+}
+
+static int run_child(void (*body)(void))
+{
+  int status;
+  pid_t pid = fork();
+  if (pid == 0) {
+    body();
+    _exit(98);
+  }
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  return status;
+}
+
+/* Checks that a stream holds the calls 0..count-1 in order, each with its values; returns their number. */
+static uint64_t check_calls(const struct opgap_trace *trace, unsigned process, unsigned stream)
+{
+  struct opgap_cursor *cursor = opgap_cursor_open(trace, process, stream);
+  const struct opgap_record *record;
+  uint64_t count = 0, last_end = 0;
+  while ((record = opgap_cursor_next(cursor)) != NULL) {
+    if (record->event != EV_CALL)
+      continue;
+    ck_assert_uint_eq(record->field[0], count);
+    ck_assert_uint_eq(record->field[1], count * 3);
+    ck_assert_uint_eq(record->status, count % 7);
+    ck_assert_uint_le(record->start_ns, record->end_ns);
+    ck_assert_uint_ge(record->end_ns, last_end);
+    last_end = record->end_ns;
+    count++;
+  }
+  opgap_cursor_close(cursor);
+  return count;
+}
+
+static struct opgap_trace *open_trace(void)
+{
+  struct opgap_trace *trace = opgap_trace_open(folder, error, sizeof error);
+  ck_assert_msg(trace != NULL, "%s", error);
+  return trace;
+}
+
+static uint64_t all_calls(const struct opgap_trace *trace, unsigned process)
+{
+  uint64_t sum = 0;
+  const struct opgap_process_info *info = opgap_trace_process(trace, process);
+  for (unsigned s = 0; s < info->stream_count; s++)
+    sum += check_calls(trace, process, s);
+  return sum;
+}
+
+/* ---- clean end ---- */
+
+static void body_clean(void)
+{
+  start();
+  for (uint64_t i = 0; i < 100000; i++) /* several drains by the only thread */
+    call(i);
+  opgap_session_end(5);
+  _exit(5);
+}
+
+START_TEST(clean_end)
+{
+  make_folder();
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_clean)), 5);
+  struct opgap_trace *trace = open_trace();
+  ck_assert_uint_eq(opgap_trace_process_count(trace), 1);
+  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+  ck_assert_int_eq(info->ended, OPGAP_ENDED_CLEAN);
+  ck_assert_int_eq(info->exit_status, 5);
+  ck_assert(info->complete);
+  ck_assert_uint_eq(info->lost_records, 0);
+  ck_assert_uint_eq(all_calls(trace, 0), 100000);
+  ck_assert_uint_eq(info->invalid_records, 0);
+  ck_assert_str_eq(opgap_trace_event(trace, 0, EV_CALL)->name, "call");
+  ck_assert_ptr_null(opgap_trace_event(trace, 0, 900));
+  opgap_trace_close(trace);
+  ck_assert_int_eq(opgap_trace_recover(folder), 0); /* no ring is left behind */
+  remove_folder();
+}
+END_TEST
+
+/* ---- SIGKILL ---- */
+
+static void body_killed(void)
+{
+  start();
+  uint32_t outer = opgap_intern("outer", 5), inner = opgap_intern("inner", 5);
+  opgap_op_begin(outer, 0, 1, 0);
+  opgap_op_begin(inner, 7, 2, 0);
+  for (uint64_t i = 0; i < 12345; i++)
+    call(i);
+  opgap_call_begin(opgap_self(), EV_CALL, 777);
+  kill(getpid(), SIGKILL);
+}
+
+static void check_killed(void)
+{
+  struct opgap_trace *trace = open_trace();
+  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+  ck_assert_int_eq(info->ended, OPGAP_ENDED_KILLED);
+  ck_assert(info->complete);
+  ck_assert_uint_eq(all_calls(trace, 0), 12345);
+  bool seen_call = false;
+  unsigned open_ops = 0;
+  for (unsigned s = 0; s < info->stream_count; s++) {
+    struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
+    const struct opgap_record *record;
+    while ((record = opgap_cursor_next(cursor)) != NULL) {
+      if (record->event == OPGAP_EV_OPEN_CALL) {
+        seen_call = true;
+        ck_assert_uint_eq(record->field[0], EV_CALL);
+        ck_assert_uint_eq(record->field[1], 777);
+      } else if (record->event == OPGAP_EV_OPEN_OP) {
+        ck_assert_str_eq(opgap_trace_name(trace, 0, record->field[0], NULL), open_ops ? "outer" : "inner");
+        ck_assert_uint_eq(record->depth, open_ops ? 0 : 1);
+        open_ops++;
+      }
+    }
+    opgap_cursor_close(cursor);
+  }
+  ck_assert(seen_call);
+  ck_assert_uint_eq(open_ops, 2);
+  opgap_trace_close(trace);
+}
+
+START_TEST(killed)
+{
+  make_folder();
+  ck_assert_int_eq(WTERMSIG(run_child(body_killed)), SIGKILL);
+  check_killed(); /* from the ring, read in memory */
+  ck_assert_int_eq(opgap_trace_recover(folder), 1);
+  check_killed(); /* from the file, into which the ring was folded */
+  ck_assert_int_eq(opgap_trace_recover(folder), 0);
+  remove_folder();
+}
+END_TEST
+
+/* ---- threads and the flusher, killed at any moment ---- */
+
+#define THREADS 3
+static int report_fd;
+
+static void *killed_worker(void *argument)
+{
+  (void)argument;
+  for (uint64_t i = 0;; i++) {
+    call(i);
+    if (i % 64 == 0) { /* what is told here was committed before */
+      uint64_t told[2] = {(uint64_t)opgap_self()->tid, i + 1};
+      if (write(report_fd, told, sizeof told) != sizeof told)
+        return NULL;
+      struct timespec pause = {0, 20000}; /* some million records a second, as busy programs make */
+      nanosleep(&pause, NULL);
+    }
+  }
+}
+
+static void body_threads(void)
+{
+  start();
+  opgap_session_threads();
+  pthread_t threads[THREADS];
+  for (int i = 0; i < THREADS; i++)
+    pthread_create(&threads[i], NULL, killed_worker, NULL);
+  pause();
+}
+
+START_TEST(killed_at_random)
+{
+  for (int round = 0; round < 20; round++) {
+    make_folder();
+    int pipe_fd[2], status;
+    ck_assert_int_eq(pipe(pipe_fd), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+      close(pipe_fd[0]);
+      report_fd = pipe_fd[1];
+      body_threads();
+    }
+    close(pipe_fd[1]);
+    struct {
+      uint64_t tid, count;
+    } told, last[THREADS] = {0};
+    uint64_t messages = 0, stop_after = 1 + (uint64_t)(round * 37 % 400);
+    while (read(pipe_fd[0], &told, sizeof told) == sizeof told) {
+      for (int t = 0; t < THREADS; t++)
+        if (last[t].tid == told.tid || last[t].tid == 0) {
+          last[t].tid = told.tid;
+          last[t].count = told.count;
+          break;
+        }
+      if (++messages == stop_after)
+        kill(pid, SIGKILL);
+    }
+    close(pipe_fd[0]);
+    waitpid(pid, &status, 0);
+    if (round % 2)
+      ck_assert_int_eq(opgap_trace_recover(folder), 1);
+    struct opgap_trace *trace = open_trace();
+    const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+    ck_assert_int_eq(info->ended, OPGAP_ENDED_KILLED);
+    ck_assert_uint_eq(info->lost_records, 0);
+    for (unsigned s = 0; s < info->stream_count; s++) {
+      uint64_t count = check_calls(trace, 0, s); /* nothing twice, nothing missing in between */
+      for (int t = 0; t < THREADS; t++)
+        if (last[t].tid == (uint64_t)info->streams[s].tid)
+          ck_assert_uint_ge(count, last[t].count);
+    }
+    opgap_trace_close(trace);
+    opgap_trace_recover(folder);
+    remove_folder();
+  }
+}
+END_TEST
+
+/* ---- fork ---- */
+
+static void body_fork(void)
+{
+  start();
+  for (uint64_t i = 0; i < 10; i++)
+    call(i);
+  pid_t pid = fork();
+  if (pid == 0) {
+    for (uint64_t i = 0; i < 20; i++)
+      call(i);
+    opgap_session_end(3);
+    _exit(3);
+  }
+  int status;
+  waitpid(pid, &status, 0);
+  for (uint64_t i = 10; i < 30; i++)
+    call(i);
+  opgap_session_end(WEXITSTATUS(status));
+  _exit(WEXITSTATUS(status));
+}
+
+START_TEST(fork_child)
+{
+  make_folder();
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_fork)), 3);
+  struct opgap_trace *trace = open_trace();
+  ck_assert_uint_eq(opgap_trace_process_count(trace), 2);
+  ck_assert(!opgap_trace_process(trace, 0)->forked);
+  ck_assert(opgap_trace_process(trace, 1)->forked);
+  ck_assert_int_eq(opgap_trace_process(trace, 1)->ppid, opgap_trace_process(trace, 0)->pid);
+  ck_assert_uint_eq(all_calls(trace, 0), 30);
+  ck_assert_uint_eq(all_calls(trace, 1), 20);
+  opgap_trace_close(trace);
+  remove_folder();
+}
+END_TEST
+
+/* ---- ops and counters ---- */
+
+static void body_ops(void)
+{
+  start();
+  struct opgap_thread *thread = opgap_self();
+  uint32_t outer = opgap_intern("outer", 5), inner = opgap_intern("in\0er", 5);
+  for (int i = 0; i < 3; i++) {
+    opgap_op_begin(outer, 1, 10, 0);
+    opgap_count(thread, 0, 100);
+    opgap_op_begin(inner, 2, 11, 0);
+    opgap_count(thread, 0, 1000);
+    opgap_count(thread, 0, 1000);
+    opgap_op_end(OPGAP_EV_OP, 11, 42);
+    opgap_op_end(OPGAP_EV_OP, 10, 43);
+  }
+  opgap_op_begin(outer, 1, 20, 0);
+  opgap_op_begin(inner, 1, 21, 0); /* never ended by itself: stale */
+  opgap_op_end(OPGAP_EV_OP, 20, 44);
+  opgap_op_end(OPGAP_EV_OP, 999, 0); /* never began */
+  opgap_session_end(0);
+  _exit(0);
+}
+
+START_TEST(ops_and_counters)
+{
+  make_folder();
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_ops)), 0);
+  struct opgap_trace *trace = open_trace();
+  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+  uint64_t ops = 0, calls = 0, bytes = 0;
+  for (unsigned s = 0; s < info->stream_count; s++) {
+    struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
+    const struct opgap_record *record;
+    while ((record = opgap_cursor_next(cursor)) != NULL) {
+      if (record->event == OPGAP_EV_COUNTER) {
+        ck_assert_uint_eq(record->status, EV_COUNTED);
+        calls = record->field[0];
+        bytes = record->field[1];
+      }
+      if (record->event != OPGAP_EV_OP)
+        continue;
+      bool is_inner = ops < 6 && ops % 2 == 0; /* post-order */
+      size_t length;
+      const char *name = opgap_trace_name(trace, 0, record->field[0], &length);
+      ck_assert_uint_eq(length, 5);
+      ck_assert_int_eq(memcmp(name, is_inner ? "in\0er" : "outer", 5), 0);
+      ck_assert_uint_eq(record->depth, is_inner ? 1 : 0);
+      ck_assert_uint_eq(record->status, is_inner ? 2 : 1);
+      ck_assert_uint_eq(record->field[1], ops == 6 ? 44 : is_inner ? 42 : 43);
+      ck_assert_uint_eq(record->field[2], ops == 6 ? 0 : is_inner ? 2 : 3);
+      ck_assert_uint_eq(record->field[3], ops == 6 ? 0 : is_inner ? 2000 : 2100);
+      ops++;
+    }
+    opgap_cursor_close(cursor);
+  }
+  ck_assert_uint_eq(ops, 7);
+  ck_assert_uint_eq(calls, 9);
+  ck_assert_uint_eq(bytes, 6300);
+  opgap_trace_close(trace);
+  remove_folder();
+}
+END_TEST
+
+/* ---- a full ring loses and says so ---- */
+
+static void body_loss(void)
+{
+  setenv("OPGAP_BUFFER", "1M", 1);
+  start();
+  atomic_store(&opgap_state->flusher, 1); /* nobody drains */
+  uint64_t committed = 0;
+  for (uint64_t i = 0; i < 100000; i++) {
+    uint64_t before = atomic_load(&opgap_self()->write_pos);
+    call(committed);
+    committed += atomic_load(&opgap_self()->write_pos) != before;
+  }
+  atomic_store(&opgap_state->flusher, 0);
+  opgap_session_end(0);
+  _exit(committed < 100000 && committed > 5000 ? 0 : 1);
+}
+
+START_TEST(loss_is_counted)
+{
+  make_folder();
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_loss)), 0);
+  struct opgap_trace *trace = open_trace();
+  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+  ck_assert_uint_gt(info->lost_records, 0);
+  ck_assert_uint_eq(all_calls(trace, 0) + info->lost_records, 100000);
+  opgap_trace_close(trace);
+  remove_folder();
+}
+END_TEST
+
+/* ---- damage costs only itself ---- */
+
+START_TEST(damaged_file)
+{
+  make_folder();
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_clean)), 5);
+  struct opgap_trace *trace = open_trace();
+  char path[512];
+  snprintf(path, sizeof path, "%s", opgap_trace_process(trace, 0)->path);
+  opgap_trace_close(trace);
+  struct stat status;
+  ck_assert_int_eq(stat(path, &status), 0);
+  FILE *file = fopen(path, "r+b");
+  fseek(file, status.st_size / 2, SEEK_SET);
+  fputc(fgetc(file) ^ 0x55, file);
+  fclose(file);
+  trace = open_trace();
+  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+  ck_assert(!info->complete);
+  ck_assert_uint_gt(info->damaged_bytes, 0);
+  ck_assert_uint_gt(info->records, 50000);
+  ck_assert_uint_lt(info->records, 100000);
+  ck_assert_ptr_nonnull(opgap_trace_damage(trace, 0));
+  ck_assert_int_eq(info->ended, OPGAP_ENDED_CLEAN);
+  opgap_trace_close(trace);
+  ck_assert_int_eq(truncate(path, status.st_size - 10), 0);
+  trace = open_trace();
+  ck_assert_int_eq(opgap_trace_process(trace, 0)->ended, OPGAP_ENDED_UNKNOWN);
+  opgap_trace_close(trace);
+  ck_assert_int_eq(truncate(path, 0), 0);
+  ck_assert_ptr_null(opgap_trace_open(path, error, sizeof error));
+  ck_assert_ptr_nonnull(strstr(error, "empty"));
+  remove_folder();
+}
+END_TEST
+
+int main(void)
+{
+  Suite *suite = suite_create("record");
+  TCase *tests = tcase_create("line");
+  tcase_set_timeout(tests, 60);
+  tcase_add_test(tests, clean_end);
+  tcase_add_test(tests, killed);
+  tcase_add_test(tests, killed_at_random);
+  tcase_add_test(tests, fork_child);
+  tcase_add_test(tests, ops_and_counters);
+  tcase_add_test(tests, loss_is_counted);
+  tcase_add_test(tests, damaged_file);
+  suite_add_tcase(suite, tests);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
