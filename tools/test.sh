@@ -1,0 +1,138 @@
+#!/bin/sh
+# Installs what is missing, builds opgap in several ways and runs every test.  Exits non-zero if anything failed.
+#
+#   1. the layout of the source (clang-format)
+#   2. clang, warnings as errors
+#   3. the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+#   4. gcc, warnings as errors, and all tests
+set -eu
+
+case ${1-} in
+'') ;;
+*)
+  echo "usage: tools/test.sh" >&2
+  [ "$1" = --help ] && exit 0
+  exit 2
+  ;;
+esac
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+. tools/packages.sh
+jobs=$(nproc)
+logs=$root/build-logs
+failed=""
+mkdir -p "$logs"
+
+fail()
+{
+  failed="$failed $1"
+  printf '%s\n' "opgap: FAILED: $1"
+}
+
+# Runs a step with its output in a log; on failure prints the log's end.
+step()
+{
+  name=$1
+  shift
+  start=$(date +%s)
+  if "$@" >"$logs/$name.log" 2>&1; then
+    say "$name: passed ($(($(date +%s) - start)) s)"
+  else
+    tail -n 60 "$logs/$name.log"
+    fail "$name"
+  fi
+}
+
+# The tree is laid out by one version of clang-format; another one would differ in details.
+LAYOUT_VERSION=14
+check_layout()
+{
+  if ! clang-format --version | grep -q "version $LAYOUT_VERSION\."; then
+    say "layout: skipped, the tree follows clang-format $LAYOUT_VERSION, here is $(clang-format --version)"
+    return
+  fi
+  # shellcheck disable=SC2046 # no blanks in these names
+  step layout clang-format --dry-run -Werror $(git ls-files '*.c' '*.h')
+}
+
+build()
+{
+  cmake --preset "$1" && cmake --build --preset "$1" -j "$jobs"
+}
+
+# The unit tests alone, with the sanitizers' findings as failures.
+sanitized_tests()
+{
+  build asan && UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ctest --preset asan -j "$jobs"
+}
+
+# Sets torch2_python: an interpreter with a current PyTorch from PyPI, or nothing, with the reason said.
+find_torch2()
+{
+  torch2_python=$CACHE/torch2/bin/python
+  if [ -x "$torch2_python" ] && python_is_complete "$torch2_python"; then
+    return
+  fi
+  say "installing a current PyTorch into $CACHE/torch2, once a machine (download: about 3 GB)"
+  mkdir -p "$CACHE"
+  if python3 -m venv --clear "$CACHE/torch2" >"$logs/torch2.log" 2>&1 &&
+    timeout 1500 "$torch2_python" -m pip install --disable-pip-version-check torch numpy scikit-learn pillow \
+      >>"$logs/torch2.log" 2>&1; then
+    return
+  fi
+  say "torch2: skipped, it cannot be installed here: $(tail -n 1 "$logs/torch2.log")"
+  torch2_python=""
+}
+
+# One line a label: how many of its tests passed, of the run whose log is given.
+print_suites()
+{
+  ctest --test-dir build-release --print-labels | sed -n 's/^  //p' | while read -r label; do
+    ctest --test-dir build-release -N -L "^$label\$" | sed -n 's/^ *Test *#[0-9]*: //p' >"$logs/suite"
+    awk -v label="$label" '
+      NR == FNR { wanted[$0] = 1; next }
+      /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / {
+        name = $0
+        sub(/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: /, "", name)
+        result = name ~ / Passed / ? "passed" : name ~ /Skipped/ ? "skipped" : "failed"
+        sub(/ \.*[* ].*$/, "", name)
+        if (name in wanted)
+          count[result]++
+      }
+      END { printf "suite %s: %d passed, %d failed, %d skipped\n", label, count["passed"], count["failed"], count["skipped"] }
+    ' "$logs/suite" "$1"
+  done
+}
+
+all_tests()
+{
+  say "running all tests"
+  if ! ctest --test-dir build-release --output-on-failure --no-tests=error -j "$jobs" >"$logs/tests.log" 2>&1; then
+    fail tests
+    # what failed, with its output
+    awk '/Test +#[0-9]+: .*Passed/ { next } /tests passed,.*tests failed/ { exit } { print }' "$logs/tests.log" |
+      grep -v '^ *Start ' | tail -n 400
+  fi
+  print_suites "$logs/tests.log"
+  sed -n '/tests passed,.*tests failed/,$p' "$logs/tests.log"
+}
+
+# shellcheck disable=SC2086 # a list of words
+install_packages $BUILD_PACKAGES check clang clang-format git python3 python3-venv python3-torch python3-sklearn python3-pil
+find_torch2
+check_layout
+step clang build clang
+step sanitized sanitized_tests
+start=$(date +%s)
+if cmake --preset release -DOPGAP_TORCH_PYTHON=/usr/bin/python3 -DOPGAP_TORCH2_PYTHON="$torch2_python" \
+  >"$logs/gcc.log" 2>&1 && cmake --build --preset release -j "$jobs" >>"$logs/gcc.log" 2>&1; then
+  say "gcc: passed ($(($(date +%s) - start)) s)"
+  all_tests
+else
+  tail -n 60 "$logs/gcc.log"
+  fail gcc
+fi
+if [ -n "$failed" ]; then
+  die "failed:$failed"
+fi
