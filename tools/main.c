@@ -6,8 +6,8 @@
 
 static const struct opgap_command commands[] = {
     {"record", "run a program and trace it", opgap_cmd_record},
-
-
+    {"info", "what a trace holds, and which functions this build can record", opgap_cmd_info},
+    {"doctor", "check whether programs can be traced on this machine", opgap_cmd_doctor},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)
 

@@ -1,0 +1,252 @@
+/* opgap info: what a trace holds, as it was written, and what this build can record.
+ *
+ * No analysis here: processes, streams, losses and damage, the process descriptions, the schema, the raw records.
+ */
+#include "opgap.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/reader.h"
+#include "hooks/hook_table.h"
+
+#define NAME "info"
+
+struct options {
+  bool hooks, schema, records;
+  const char *path;
+};
+
+static void print_help(void)
+{
+  puts("usage: opgap info [--schema] [--records] [TRACE]\n"
+       "       opgap info --hooks\n"
+       "\n"
+       "Shows what a trace (default: the newest *.opgap here) holds: processes, streams, what is lost or damaged.\n"
+       "  --schema   the events that the trace describes, with their fields\n"
+       "  --records  every record, one a line: process, stream, event, start and duration in ns, fields\n"
+       "  --hooks    the functions that this build can record\n"
+       "\n"
+       "exit codes: 0 done, 2 wrong usage or unreadable trace, 4 bytes of the trace are damaged or missing");
+}
+
+/* Returns an exit code, or -1 to go on. */
+static int parse_arguments(struct options *options, int argc, char **argv)
+{
+  for (int i = 1; i < argc; i++) {
+    if (strcmp(argv[i], "--hooks") == 0) {
+      options->hooks = true;
+    } else if (strcmp(argv[i], "--schema") == 0) {
+      options->schema = true;
+    } else if (strcmp(argv[i], "--records") == 0) {
+      options->records = true;
+    } else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+      print_help();
+      return OPGAP_EXIT_DONE;
+    } else if (argv[i][0] == '-') {
+      return opgap_usage_error(NAME, "unknown option '%s'", opgap_printable(argv[i]));
+    } else if (options->path != NULL) {
+      return opgap_usage_error(NAME, "more than one trace given");
+    } else {
+      options->path = argv[i];
+    }
+  }
+  if (options->hooks && (options->path != NULL || options->schema || options->records))
+    return opgap_usage_error(NAME, "--hooks needs no trace and goes with no other option");
+  return -1;
+}
+
+/* ---- hooks ---- */
+
+static const char *kind_of_hook(const struct opgap_hook_info *hook)
+{
+  switch (hook->kind) {
+  case OPGAP_HOOK_SPAN:
+    return "span";
+  case OPGAP_HOOK_POINT:
+    return "edge";
+  case OPGAP_HOOK_COUNTED:
+    return "counted";
+  case OPGAP_HOOK_ALIAS:
+    return "alias";
+  case OPGAP_HOOK_BODY:
+    return "watched";
+  }
+  return "?";
+}
+
+static void print_hooks(void)
+{
+  unsigned count;
+  const struct opgap_hook_info *hooks = opgap_hook_infos(&count);
+  printf("%-28s %-8s %-8s %s\n", "FUNCTION", "GROUP", "KIND", "WHAT IS RECORDED");
+  for (unsigned i = 0; i < count; i++) {
+    const struct opgap_hook_info *hook = &hooks[i];
+    printf("%-28s %-8s %-8s %s%s\n", hook->name, hook->group, kind_of_hook(hook),
+           hook->kind == OPGAP_HOOK_ALIAS ? "as " : "", hook->kind == OPGAP_HOOK_ALIAS ? hook->base : hook->doc);
+  }
+  printf("\n%u functions.  span: every call with start and end; counted: exact totals, long calls also as spans;\n"
+         "edge: a wake-up of another thread; watched: followed, not recorded as a call.\n",
+         count);
+}
+
+/* ---- a trace ---- */
+
+static const char *ended_text(enum opgap_ended ended)
+{
+  switch (ended) {
+  case OPGAP_ENDED_CLEAN:
+    return "clean";
+  case OPGAP_ENDED_EXEC:
+    return "exec";
+  case OPGAP_ENDED_KILLED:
+    return "killed";
+  case OPGAP_ENDED_RUNNING:
+    return "running";
+  case OPGAP_ENDED_UNKNOWN:
+    break;
+  }
+  return "unknown";
+}
+
+static const char *stream_text(uint8_t kind)
+{
+  switch ((enum opgap_stream_kind)kind) {
+  case OPGAP_STREAM_THREAD:
+    return "thread";
+  case OPGAP_STREAM_PROCESS:
+    return "process";
+  case OPGAP_STREAM_GPU:
+    return "gpu";
+  }
+  return "unknown";
+}
+
+static void print_process(const struct opgap_trace *trace, unsigned number)
+{
+  static const char *const keys[] = {"exe", "cwd", "cpu", "cores", "kernel", "clock", "opgap_version"};
+  const struct opgap_process_info *p = opgap_trace_process(trace, number);
+  printf("process %d (parent %d) on %s: %s\n", p->pid, p->ppid, opgap_printable(p->host), opgap_printable(p->command));
+  printf("  file      %s\n", opgap_printable(p->path));
+  printf("  ended     %s", ended_text(p->ended));
+  if (p->ended == OPGAP_ENDED_CLEAN)
+    printf(", exit status %d", p->exit_status);
+  printf("%s%s\n", p->forked ? ", began by fork" : "", p->kill_safe ? "" : ", not kill-safe");
+  if (p->rank >= 0)
+    printf("  rank      %d of %d, local %d\n", p->rank, p->world_size, p->local_rank);
+  printf("  duration  %" PRIu64 " ns\n", p->end_ns - p->start_ns);
+  printf("  records   %" PRIu64 ", lost %" PRIu64 ", invalid %" PRIu64 "\n", p->records, p->lost_records,
+         p->invalid_records);
+  printf("  bytes     %" PRIu64 " stored, %" PRIu64 " damaged%s\n", p->stored_bytes, p->damaged_bytes,
+         p->complete ? "" : ", incomplete");
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    const char *value = opgap_trace_info(trace, number, keys[i]);
+    if (value != NULL)
+      printf("  %-9s %s\n", strcmp(keys[i], "opgap_version") == 0 ? "opgap" : keys[i], opgap_printable(value));
+  }
+  for (unsigned i = 0; i < p->stream_count; i++) {
+    const struct opgap_stream_info *s = &p->streams[i];
+    printf("  stream    %u %s %d '%s': %" PRIu64 " records, lost %" PRIu64 "\n", s->serial, stream_text(s->kind),
+           s->tid, opgap_printable(s->name), s->records, s->lost);
+  }
+}
+
+static const char *kind_of_event(const struct opgap_event *event)
+{
+  return event->kind == OPGAP_SPAN ? "span" : event->kind == OPGAP_INSTANT ? "instant" : "series";
+}
+
+static void print_schema(const struct opgap_trace *trace, unsigned process)
+{
+  for (unsigned id = 0; id < OPGAP_MAX_EVENTS; id++) {
+    const struct opgap_event *event = opgap_trace_event(trace, process, id);
+    if (event == NULL)
+      continue;
+    printf("event %u '%s' category '%s' %s", id, opgap_printable(event->name), opgap_printable(event->category),
+           kind_of_event(event));
+    if (*event->status != '\0')
+      printf(", status: %s", opgap_printable(event->status));
+    for (unsigned i = 0; i < event->field_count; i++)
+      printf("%s%s%s", i == 0 ? ", fields: " : " ", opgap_printable(event->fields[i].name),
+             event->fields[i].coding == OPGAP_NAME ? "(name)" : "");
+    putchar('\n');
+  }
+}
+
+static void print_record(const struct opgap_trace *trace, unsigned process, const struct opgap_stream_info *stream,
+                         const struct opgap_record *record)
+{
+  const struct opgap_event *event = opgap_trace_event(trace, process, record->event);
+  printf("%d %u %s %" PRIu64 " %" PRIu64 " depth=%u status=%u", opgap_trace_process(trace, process)->pid,
+         stream->serial, event != NULL ? opgap_printable(event->name) : "?", record->start_ns,
+         record->end_ns - record->start_ns, record->depth, record->status);
+  for (unsigned i = 0; event != NULL && i < event->field_count; i++) {
+    if (event->fields[i].coding == OPGAP_NAME)
+      printf(" %s='%s'", event->fields[i].name,
+             opgap_printable(opgap_trace_name(trace, process, record->field[i], NULL)));
+    else
+      printf(" %s=%" PRIu64, event->fields[i].name, record->field[i]);
+  }
+  putchar('\n');
+}
+
+static void print_records(const struct opgap_trace *trace, unsigned process)
+{
+  const struct opgap_process_info *p = opgap_trace_process(trace, process);
+  for (unsigned i = 0; i < p->stream_count; i++) {
+    struct opgap_cursor *cursor = opgap_cursor_open(trace, process, i);
+    const struct opgap_record *record;
+    while (cursor != NULL && (record = opgap_cursor_next(cursor)) != NULL)
+      print_record(trace, process, &p->streams[i], record);
+    opgap_cursor_close(cursor);
+  }
+}
+
+static int print_trace(const struct options *options, const char *path)
+{
+  char error[512];
+  struct opgap_trace *trace = opgap_trace_open(path, error, sizeof error);
+  if (trace == NULL)
+    return opgap_fail(OPGAP_EXIT_USAGE, "%s", opgap_printable(error));
+  unsigned count = opgap_trace_process_count(trace);
+  if (!options->schema && !options->records)
+    printf("trace %s: %u process%s\n", opgap_printable(path), count, count == 1 ? "" : "es");
+  for (unsigned i = 0; i < count; i++) {
+    if (options->schema)
+      print_schema(trace, i);
+    if (options->records)
+      print_records(trace, i);
+    if (!options->schema && !options->records)
+      print_process(trace, i);
+  }
+  int code = OPGAP_EXIT_DONE;
+  const char *damage;
+  for (unsigned i = 0; (damage = opgap_trace_damage(trace, i)) != NULL; i++) {
+    opgap_fail(0, "%s", opgap_printable(damage));
+    code = OPGAP_EXIT_DAMAGED;
+  }
+  opgap_trace_close(trace);
+  return code;
+}
+
+int opgap_cmd_info(int argc, char **argv)
+{
+  struct options options = {0};
+  int code = parse_arguments(&options, argc, argv);
+  if (code >= 0)
+    return code;
+  if (options.hooks) {
+    print_hooks();
+    return OPGAP_EXIT_DONE;
+  }
+  if (options.path != NULL)
+    return print_trace(&options, options.path);
+  char *newest = opgap_newest_trace(".");
+  if (newest == NULL)
+    return opgap_fail(OPGAP_EXIT_USAGE, "no *.opgap folder here: name a trace, or make one with: opgap record");
+  code = print_trace(&options, newest);
+  free(newest);
+  return code;
+}
