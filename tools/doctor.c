@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <gnu/libc-version.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,20 +76,20 @@ static void remove_folder(const char *folder)
   rmdir(folder);
 }
 
-/* Runs this program's --version under the tracer, silently. */
+/* Runs this program's --version under the tracer, silently, with no setting but the trace's place. */
 static bool run_traced(const char *tracer, const char *folder)
 {
   int status = -1;
+  char preload[PATH_MAX + 16], session[64];
+  char *const environment[] = {preload, session, NULL};
+  snprintf(preload, sizeof preload, "LD_PRELOAD=%s", tracer);
+  snprintf(session, sizeof session, "OPGAP_SESSION=%s", folder);
   fflush(stdout);
   pid_t child = fork();
   if (child == 0) {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     dup2(null, STDOUT_FILENO);
-    for (unsigned i = 0; i < opgap_setting_count; i++)
-      unsetenv(opgap_setting_table[i].env);
-    setenv("OPGAP_SESSION", folder, 1);
-    setenv("LD_PRELOAD", tracer, 1);
-    execl("/proc/self/exe", "opgap", "--version", (char *)NULL);
+    execle("/proc/self/exe", "opgap", "--version", (char *)NULL, environment);
     _exit(127);
   }
   return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;

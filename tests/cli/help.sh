@@ -1,0 +1,3 @@
+opgap --help | head -n 4
+opgap help record | head -n 1
+opgap --version

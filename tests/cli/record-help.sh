@@ -1,0 +1,1 @@
+opgap record --help

@@ -1,0 +1,7 @@
+opgap record -- no-such-program
+echo $?
+opgap record -- ./no-such-program
+echo $?
+opgap record -- ''
+echo $?
+ls

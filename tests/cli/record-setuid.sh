@@ -1,0 +1,12 @@
+if [ "$(id -u)" -ne 0 ]; then
+  echo 'only root can give a file away'
+  exit 77
+fi
+cp /bin/true other
+chown nobody other
+chmod 4755 other
+opgap record -- ./other
+echo $?
+printf '#!%s\n' "$PWD/other" >script
+chmod +x script
+opgap record -- ./script

@@ -1,0 +1,3 @@
+opgap record -- "$PROGRAMS/cli-static"
+echo $?
+ls

@@ -1,0 +1,3 @@
+opgap record --hoks io -- echo must not run
+echo $?
+opgap record -z -- echo must not run

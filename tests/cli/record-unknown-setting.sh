@@ -1,0 +1,1 @@
+OPGAP_HOKS=io opgap record -- echo must not run

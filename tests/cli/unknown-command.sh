@@ -1,0 +1,2 @@
+opgap recrod
+opgap frobnicate
