@@ -1,0 +1,324 @@
+/* Programs with a known truth: kernels of 1 ms with gaps of a known length and cause.
+ *
+ *   gpu_scenario NAME [COUNT] [GAP_US]
+ *
+ * Prints what it did: "kernels N", "gap_ns TOTAL" (between the end of each kernel and the launch of the next, measured on
+ * the same clock), so that a test can compare the report with the truth.
+ */
+#include "cuda_subset.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KERNEL_NS 1000000u
+
+static unsigned count = 20;
+static uint64_t gap_ns = 5000000;
+static uint64_t total_gap_ns;
+static unsigned launched;
+
+static uint64_t now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void sleep_ns(uint64_t ns)
+{
+  struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+  nanosleep(&t, NULL);
+}
+
+static void compute_ns(uint64_t ns)
+{
+  uint64_t end = now() + ns;
+  while (now() < end)
+    ;
+}
+
+/* One kernel, waited for; `between` makes the gap before the next. */
+static void run_kernels(void (*between)(void))
+{
+  for (unsigned i = 0; i < count; i++) {
+    launch_spin(KERNEL_NS, NULL);
+    launched++;
+    cudaDeviceSynchronize();
+    if (i + 1 == count)
+      break;
+    uint64_t start = now();
+    between();
+    total_gap_ns += now() - start;
+  }
+}
+
+static void between_sleep(void)
+{
+  sleep_ns(gap_ns);
+}
+static void between_compute(void)
+{
+  compute_ns(gap_ns);
+}
+static void between_nothing(void)
+{
+}
+
+/* cudaMalloc that is slow (FAKE_MALLOC_NS). */
+static void between_alloc(void)
+{
+  void *at = NULL;
+  cudaMalloc(&at, 1 << 20);
+  cudaFree(at);
+}
+
+/* ---- another thread holds a lock ---- */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static sem_t take, taken;
+static bool stop;
+
+static void *holder(void *unused)
+{
+  prctl(PR_SET_NAME, "holder");
+  while (sem_wait(&take) == 0 && !stop) {
+    pthread_mutex_lock(&mutex);
+    sem_post(&taken);
+    compute_ns(gap_ns);
+    pthread_mutex_unlock(&mutex);
+  }
+  return unused;
+}
+static void between_lock(void)
+{
+  sem_post(&take);
+  sem_wait(&taken);
+  pthread_mutex_lock(&mutex);
+  pthread_mutex_unlock(&mutex);
+}
+
+/* ---- a reader thread that fills a queue slowly ---- */
+
+static pthread_mutex_t queue_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t queue_filled = PTHREAD_COND_INITIALIZER, queue_empty = PTHREAD_COND_INITIALIZER;
+static int queue_length, pipe_ends[2];
+
+static void *reader(void *unused)
+{
+  char batch[4096];
+  prctl(PR_SET_NAME, "reader");
+  for (;;) {
+    pthread_mutex_lock(&queue_mutex);
+    while (queue_length > 0 && !stop)
+      pthread_cond_wait(&queue_empty, &queue_mutex);
+    pthread_mutex_unlock(&queue_mutex);
+    if (stop || read(pipe_ends[0], batch, sizeof batch) <= 0) /* the storage: another process, slow */
+      return unused;
+    pthread_mutex_lock(&queue_mutex);
+    queue_length++;
+    pthread_cond_signal(&queue_filled);
+    pthread_mutex_unlock(&queue_mutex);
+  }
+}
+static void between_data(void)
+{
+  pthread_mutex_lock(&queue_mutex);
+  queue_length = 0;
+  pthread_cond_signal(&queue_empty);
+  while (queue_length == 0)
+    pthread_cond_wait(&queue_filled, &queue_mutex);
+  pthread_mutex_unlock(&queue_mutex);
+}
+static pid_t start_storage(void)
+{
+  if (pipe(pipe_ends) != 0)
+    exit(2);
+  pid_t pid = fork();
+  if (pid == 0) {
+    char batch[4096] = {0};
+    for (;;) {
+      sleep_ns(gap_ns);
+      if (write(pipe_ends[1], batch, sizeof batch) < 0)
+        _exit(0);
+    }
+  }
+  close(pipe_ends[1]);
+  return pid;
+}
+
+/* ---- scenarios ---- */
+
+static void with_thread(void *(*body)(void *), void (*between)(void))
+{
+  pthread_t thread;
+  pthread_create(&thread, NULL, body, NULL);
+  run_kernels(between);
+  stop = true;
+  sem_post(&take);
+  pthread_mutex_lock(&queue_mutex);
+  queue_length = 0;
+  pthread_cond_signal(&queue_empty);
+  pthread_mutex_unlock(&queue_mutex);
+  pthread_join(thread, NULL);
+}
+
+static void scenario_lock(void)
+{
+  sem_init(&take, 0, 0);
+  sem_init(&taken, 0, 0);
+  with_thread(holder, between_lock);
+}
+static void scenario_data(void)
+{
+  pid_t storage = start_storage();
+  with_thread(reader, between_data);
+  kill(storage, SIGKILL);
+  waitpid(storage, NULL, 0);
+}
+static void scenario_sleep(void)
+{
+  run_kernels(between_sleep);
+}
+static void scenario_compute(void)
+{
+  run_kernels(between_compute);
+}
+static void scenario_sync(void)
+{
+  run_kernels(between_nothing);
+}
+static void scenario_alloc(void)
+{
+  run_kernels(between_alloc);
+}
+
+/* Back-propagation, then an all-reduce that nothing hides. */
+static void scenario_allreduce(void)
+{
+  ncclComm_t communicator;
+  void *gradients = NULL;
+  int device = 0;
+  cudaMalloc(&gradients, 1 << 20);
+  ncclCommInitAll(&communicator, 1, &device);
+  for (unsigned i = 0; i < count; i++) {
+    launch_spin(KERNEL_NS, NULL);
+    launched++;
+    ncclAllReduce(gradients, gradients, 1 << 18, 7 /* ncclFloat32 */, 0 /* ncclSum */, communicator, NULL);
+    cudaDeviceSynchronize();
+  }
+}
+
+/* Two streams that overlap by half a kernel, copies of every kind, an event between the streams. */
+static void scenario_streams(void)
+{
+  cudaStream_t a, b;
+  cudaEvent_t event;
+  void *device, *pinned, *pageable = malloc(1 << 20);
+  cudaStreamCreate(&a);
+  cudaStreamCreate(&b);
+  cudaEventCreate(&event);
+  cudaMalloc(&device, 1 << 20);
+  cudaHostAlloc(&pinned, 1 << 20, 0);
+  memset(pageable, 1, 1 << 20);
+  for (unsigned i = 0; i < count; i++) {
+    cudaMemcpyAsync(device, pinned, 1 << 20, cudaMemcpyHostToDevice, a);
+    launch_spin(KERNEL_NS, a);
+    cudaEventRecord(event, a);
+    cudaStreamWaitEvent(b, event, 0);
+    launch_spin(KERNEL_NS / 2, b);
+    cudaMemcpyAsync(device, pageable, 1 << 19, cudaMemcpyHostToDevice, b);
+    cudaMemcpy(pageable, device, 1 << 18, cudaMemcpyDeviceToHost);
+    cudaMemsetAsync(device, 0, 1 << 16, a);
+    launched += 2;
+  }
+  cudaStreamSynchronize(a);
+  cudaStreamSynchronize(b);
+  free(pageable);
+}
+
+static void scenario_graph(void)
+{
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  cudaStreamCreate(&stream);
+  cudaStreamBeginCapture(stream, 0);
+  for (int i = 0; i < 4; i++)
+    launch_spin(KERNEL_NS / 4, stream);
+  cudaStreamEndCapture(stream, &graph);
+  cudaGraphInstantiate(&executable, graph, 0);
+  for (unsigned i = 0; i < count; i++) {
+    cudaGraphLaunch(executable, stream);
+    launched += 4;
+  }
+  cudaStreamSynchronize(stream);
+}
+
+/* Many short kernels without waiting: rates and buffers. */
+static void scenario_burst(void)
+{
+  for (unsigned i = 0; i < count; i++)
+    launch_spin(1000, NULL);
+  launched = count;
+  cudaDeviceSynchronize();
+}
+
+/* Ends with kernels still running. */
+static void scenario_running(void)
+{
+  for (unsigned i = 0; i < count; i++)
+    launch_spin(KERNEL_NS, NULL);
+  launched = count;
+}
+
+static void scenario_kill(void)
+{
+  run_kernels(between_nothing);
+  sleep_ns(500000000); /* long enough for what is finished to be written */
+  raise(SIGKILL);
+}
+
+static void scenario_fork(void)
+{
+  pid_t pid = fork(); /* CUDA starts in the child only */
+  if (pid == 0) {
+    run_kernels(between_sleep);
+    exit(0);
+  }
+  waitpid(pid, NULL, 0);
+}
+
+int main(int argc, char **argv)
+{
+  static const struct {
+    const char *name;
+    void (*run)(void);
+  } scenarios[] = {
+      {"sleep", scenario_sleep},     {"compute", scenario_compute}, {"sync", scenario_sync},
+      {"alloc", scenario_alloc},     {"lock", scenario_lock},       {"data", scenario_data},
+      {"graph", scenario_graph},     {"streams", scenario_streams}, {"allreduce", scenario_allreduce},
+      {"running", scenario_running}, {"kill", scenario_kill},       {"burst", scenario_burst},
+      {"fork", scenario_fork},
+  };
+  if (argc > 2)
+    count = (unsigned)strtoul(argv[2], NULL, 10);
+  if (argc > 3)
+    gap_ns = strtoull(argv[3], NULL, 10) * 1000;
+  for (unsigned i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
+    if (argc > 1 && strcmp(argv[1], scenarios[i].name) == 0) {
+      scenarios[i].run();
+      printf("kernels %u\ngap_ns %llu\n", launched, (unsigned long long)total_gap_ns);
+      return 0;
+    }
+  fprintf(stderr, "usage: gpu_scenario NAME [COUNT] [GAP_US]\n");
+  return 2;
+}
