@@ -1,0 +1,148 @@
+/* The hooks of memory copies.
+ *
+ * Context   Any, and earlier than all others: IFUNC resolvers of other libraries may copy before this library is
+ *           relocated.  So the first thing tested is opgap_active, by a PC-relative access, and then the real pointer;
+ *           neither the GOT nor thread-local storage is touched before both are set.
+ * Also here: the copies that the rest of this library makes (the compiler emits calls of memcpy), see real.c. */
+#include "hooks/hooks.h"
+
+size_t opgap_copy_threshold;
+
+#define OPGAP_COUNTED(group, flags, type, name, params, ...) type name params;
+#define OPGAP_CUSTOM_ALIAS(base, group, type, name, params) type name params;
+#include "hooks/hooks.def"
+
+/* Byte loops for the time before binding.  The barrier keeps the compiler from making a call of memcpy out of them. */
+static void *plain_move(void *to, const void *from, size_t size)
+{
+  char *t = to;
+  const char *f = from;
+  if ((uintptr_t)t - (uintptr_t)f >= size) {
+    for (size_t i = 0; i < size; i++) {
+      t[i] = f[i];
+      __asm__ volatile("" ::: "memory");
+    }
+  } else {
+    for (size_t i = size; i > 0; i--) {
+      t[i - 1] = f[i - 1];
+      __asm__ volatile("" ::: "memory");
+    }
+  }
+  return to;
+}
+
+static void *plain_set(void *to, int byte, size_t size)
+{
+  char *t = to;
+  for (size_t i = 0; i < size; i++) {
+    t[i] = (char)byte;
+    __asm__ volatile("" ::: "memory");
+  }
+  return to;
+}
+
+void *opgap_real_memmove(void *to, const void *from, size_t size)
+{
+  return opgap_likely(opgap_real.memmove != NULL) ? opgap_real.memmove(to, from, size) : plain_move(to, from, size);
+}
+
+void *opgap_real_memset(void *to, int byte, size_t size)
+{
+  return opgap_likely(opgap_real.memset != NULL) ? opgap_real.memset(to, byte, size) : plain_set(to, byte, size);
+}
+
+/* A copy that is large, or the one of many that is timed. */
+static __attribute__((noinline)) void *slow_move(struct opgap_thread *thread, unsigned id, unsigned counter, void *to,
+                                                 const void *from, size_t size)
+{
+  uint64_t start = opgap_ticks();
+  opgap_real.memmove(to, from, size);
+  uint64_t end = opgap_ticks();
+  opgap_count_time(thread, counter, end - start);
+  if (size >= opgap_copy_threshold)
+    opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(to), size, 0);
+  return to;
+}
+
+static __attribute__((noinline)) void *slow_set(struct opgap_thread *thread, void *to, int byte, size_t size)
+{
+  uint64_t start = opgap_ticks();
+  opgap_real.memset(to, byte, size);
+  uint64_t end = opgap_ticks();
+  opgap_count_time(thread, OPGAP_COUNTER_memset, end - start);
+  if (size >= opgap_copy_threshold)
+    opgap_hook_end_at(thread, OPGAP_HOOK_ID_memset, start, end, OPGAP_ADDRESS(to), size, 0);
+  return to;
+}
+
+static inline __attribute__((always_inline)) void *move(unsigned id, unsigned counter, void *to, const void *from,
+                                                        size_t size)
+{
+  struct opgap_thread *thread = OPGAP_ENTER(copy);
+  if (opgap_unlikely(thread == NULL))
+    return opgap_real_memmove(to, from, size);
+  if (opgap_unlikely((opgap_count(thread, counter, size) % OPGAP_TIME_EVERY == 0) | (size >= opgap_copy_threshold)))
+    return slow_move(thread, id, counter, to, from, size);
+  return opgap_real.memmove(to, from, size);
+}
+
+OPGAP_EXPORT void *memcpy(void *to, const void *from, size_t size)
+{
+  return move(OPGAP_HOOK_ID_memcpy, OPGAP_COUNTER_memcpy, to, from, size);
+}
+
+OPGAP_EXPORT void *memmove(void *to, const void *from, size_t size)
+{
+  return move(OPGAP_HOOK_ID_memmove, OPGAP_COUNTER_memmove, to, from, size);
+}
+
+OPGAP_EXPORT void *mempcpy(void *to, const void *from, size_t size)
+{
+  return (char *)move(OPGAP_HOOK_ID_mempcpy, OPGAP_COUNTER_mempcpy, to, from, size) + size;
+}
+
+OPGAP_EXPORT void *__mempcpy(void *to, const void *from, size_t size)
+{
+  return (char *)move(OPGAP_HOOK_ID_mempcpy, OPGAP_COUNTER_mempcpy, to, from, size) + size;
+}
+
+OPGAP_EXPORT void *memset(void *to, int byte, size_t size)
+{
+  struct opgap_thread *thread = OPGAP_ENTER(copy);
+  if (opgap_unlikely(thread == NULL))
+    return opgap_real_memset(to, byte, size);
+  if (opgap_unlikely((opgap_count(thread, OPGAP_COUNTER_memset, size) % OPGAP_TIME_EVERY == 0) |
+                     (size >= opgap_copy_threshold)))
+    return slow_set(thread, to, byte, size);
+  return opgap_real.memset(to, byte, size);
+}
+
+/* ---- fortified: the real one reports an overflow and ends the program ---- */
+
+OPGAP_EXPORT void *__memcpy_chk(void *to, const void *from, size_t size, size_t room)
+{
+  if (opgap_unlikely(size > room) && OPGAP_BOUND(__memcpy_chk))
+    return opgap_real.__memcpy_chk(to, from, size, room);
+  return move(OPGAP_HOOK_ID_memcpy, OPGAP_COUNTER_memcpy, to, from, size);
+}
+
+OPGAP_EXPORT void *__memmove_chk(void *to, const void *from, size_t size, size_t room)
+{
+  if (opgap_unlikely(size > room) && OPGAP_BOUND(__memmove_chk))
+    return opgap_real.__memmove_chk(to, from, size, room);
+  return move(OPGAP_HOOK_ID_memmove, OPGAP_COUNTER_memmove, to, from, size);
+}
+
+OPGAP_EXPORT void *__mempcpy_chk(void *to, const void *from, size_t size, size_t room)
+{
+  if (opgap_unlikely(size > room) && OPGAP_BOUND(__mempcpy_chk))
+    return opgap_real.__mempcpy_chk(to, from, size, room);
+  return (char *)move(OPGAP_HOOK_ID_mempcpy, OPGAP_COUNTER_mempcpy, to, from, size) + size;
+}
+
+OPGAP_EXPORT void *__memset_chk(void *to, int byte, size_t size, size_t room)
+{
+  if (opgap_unlikely(size > room) && OPGAP_BOUND(__memset_chk))
+    return opgap_real.__memset_chk(to, byte, size, room);
+  return memset(to, byte, size);
+}

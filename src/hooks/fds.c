@@ -1,0 +1,160 @@
+/* What descriptors are: one interned name id a descriptor, for the objects of I/O records.
+ *
+ * Threads   Any.  Entries are single words; a race between a close and a use of the same number is the program's own.
+ * Ownership A private mapping, so a forked child has its own copy; its ids belong to the parent's name table, so the
+ *           child clears it when its session starts.
+ * Rules     A descriptor that the program opens by an absolute path has that name.  For all others (inherited,
+ * received, pipes, sockets, relative paths, opened behind our back) the kernel is asked on first use, once. 0 means not
+ * asked yet; UNKNOWN that the kernel had no answer.
+ */
+#include "hooks/hooks.h"
+
+#include "record/raw.h"
+
+#define FD_LIMIT 65536u /* descriptors above are asked for each time */
+#define UNKNOWN UINT32_MAX
+
+static uint32_t *table; /* [FD_LIMIT], NULL until the first session */
+
+/* The child of a vfork has descriptors of its own, but the parent's memory. */
+static bool writable(int fd)
+{
+  return table != NULL && (unsigned)fd < FD_LIMIT && !opgap_in_vfork;
+}
+
+static void text_number(char *at, unsigned number)
+{
+  char digits[12];
+  int n = 0;
+  do
+    digits[n++] = (char)('0' + number % 10);
+  while (number /= 10);
+  while (n > 0)
+    *at++ = digits[--n];
+  *at = 0;
+}
+
+static uint32_t intern_link(const char *link)
+{
+  char target[OPGAP_NAME_MAX + 1];
+  long length = opgap_raw6(SYS_readlinkat, AT_FDCWD, (long)link, (long)target, sizeof target - 1, 0, 0);
+  return length > 0 ? opgap_intern(target, (size_t)length) : 0;
+}
+
+static uint32_t ask_kernel(int fd)
+{
+  char link[32] = "/proc/self/fd/";
+  text_number(link + sizeof "/proc/self/fd/" - 1, (unsigned)fd);
+  return intern_link(link);
+}
+
+uint32_t opgap_fd_name(int fd)
+{
+  if (opgap_unlikely(fd < 0))
+    return 0;
+  if (opgap_unlikely(table == NULL || (unsigned)fd >= FD_LIMIT))
+    return ask_kernel(fd);
+  uint32_t id = table[fd];
+  if (opgap_unlikely(id == 0)) {
+    id = ask_kernel(fd);
+    table[fd] = id ? id : UNKNOWN;
+  }
+  return id == UNKNOWN ? 0 : id;
+}
+
+void opgap_fd_new(int fd)
+{
+  if (writable(fd) && table[fd])
+    table[fd] = 0;
+}
+
+void opgap_fd_copy(int from, int to)
+{
+  if (writable(to))
+    table[to] = (unsigned)from < FD_LIMIT ? table[from] : 0;
+}
+
+void opgap_fd_range(unsigned first, unsigned last)
+{
+  for (unsigned fd = first; fd <= last && fd < FD_LIMIT; fd++)
+    if (writable((int)fd) && table[fd])
+      table[fd] = 0;
+}
+
+/* A relative path joined with its folder; for calls that failed or leave no descriptor. */
+static uint32_t intern_joined(int dirfd, const char *path)
+{
+  char joined[OPGAP_NAME_MAX + 1];
+  long length;
+  if (dirfd == AT_FDCWD) {
+    length = opgap_raw3(SYS_getcwd, (long)joined, sizeof joined, 0) - 1; /* it counts the NUL */
+  } else {
+    char link[32] = "/proc/self/fd/";
+    text_number(link + sizeof "/proc/self/fd/" - 1, (unsigned)dirfd);
+    length = opgap_raw6(SYS_readlinkat, AT_FDCWD, (long)link, (long)joined, sizeof joined - 1, 0, 0);
+  }
+  if (length <= 0)
+    return opgap_intern(path, strlen(path));
+  size_t at = (size_t)length;
+  if (joined[at - 1] != '/' && at < OPGAP_NAME_MAX)
+    joined[at++] = '/';
+  while (path[0] == '.' && path[1] == '/')
+    path += 2;
+  while (*path && at < OPGAP_NAME_MAX)
+    joined[at++] = *path++;
+  return opgap_intern(joined, at);
+}
+
+uint32_t opgap_path_name(int dirfd, const char *path, int error)
+{
+  if (path == NULL || error == EFAULT)
+    return 0;
+  if (path[0] == '/')
+    return opgap_intern(path, strlen(path));
+  if (path[0] == 0) /* AT_EMPTY_PATH: the descriptor itself; else ENOENT */
+    return dirfd >= 0 ? opgap_fd_name(dirfd) : 0;
+  return intern_joined(dirfd, path);
+}
+
+uint32_t opgap_fd_opened(int fd, int dirfd, const char *path, int error)
+{
+  if (fd < 0)
+    return opgap_path_name(dirfd, path, error);
+  opgap_fd_new(fd);
+  if (path == NULL || path[0] != '/' || table == NULL || (unsigned)fd >= FD_LIMIT)
+    return opgap_fd_name(fd);
+  uint32_t id = opgap_intern(path, strlen(path));
+  table[fd] = id;
+  return id;
+}
+
+uint32_t opgap_polled_name(const struct pollfd *fds, nfds_t count, int result)
+{
+  if (result < 0)
+    return 0; /* perhaps EFAULT */
+  for (nfds_t i = 0; i < count; i++)
+    if (fds[i].fd >= 0 && (result == 0 || fds[i].revents))
+      return opgap_fd_name(fds[i].fd);
+  return 0;
+}
+
+uint32_t opgap_selected_name(int limit, const fd_set *readers, const fd_set *writers, int result)
+{
+  if (result <= 0)
+    return 0; /* the sets are empty after a time-out */
+  for (int fd = 0; fd < limit && fd < FD_SETSIZE; fd++)
+    if ((readers && FD_ISSET(fd, readers)) || (writers && FD_ISSET(fd, writers)))
+      return opgap_fd_name(fd);
+  return 0;
+}
+
+void opgap_hooks_session_started(void)
+{
+  size_t bytes = FD_LIMIT * sizeof *table;
+  if (table == NULL)
+    table = opgap_raw_mmap(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+  else
+    opgap_raw3(SYS_madvise, (long)table, (long)bytes, MADV_DONTNEED);
+  opgap_alloc_threshold = opgap_settings->alloc_events ? 0 : opgap_settings->min_alloc;
+  opgap_copy_threshold = opgap_settings->min_copy;
+}

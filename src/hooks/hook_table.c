@@ -1,0 +1,80 @@
+#include "hooks/hook_table.h"
+
+#include <assert.h>
+
+#include "format/arena.h"
+#include "hooks/hook_ids.h"
+
+static_assert(OPGAP_HOOK_ID_end <= OPGAP_MAX_EVENTS, "hooks.def has more rows than a trace has event ids");
+static_assert(OPGAP_COUNTER_COUNT <= OPGAP_MAX_COUNTERS, "hooks.def has more counted rows than a thread has counters");
+
+/* the letters of a row's flags */
+enum {
+  BLOCKING = OPGAP_EVENT_BLOCKING,
+  EDGE = OPGAP_EVENT_EDGE,
+  OBJECT_NAME = OPGAP_EVENT_OBJECT_NAME,
+  ALLOC = OPGAP_EVENT_ALLOC,
+  FREE = OPGAP_EVENT_FREE
+};
+
+#define OBJECT_CODING(flags) (((flags)&OBJECT_NAME) ? OPGAP_NAME : OPGAP_DELTA)
+#define EVENT(group, flags_, name_, kind_, more)                                                                       \
+  {.id = OPGAP_HOOK_ID_##name_,                                                                                        \
+   .kind = kind_,                                                                                                      \
+   .field_count = 2,                                                                                                   \
+   .flags = OPGAP_EVENT_HOOK | (flags_) | (more),                                                                      \
+   .name = #name_,                                                                                                     \
+   .category = #group,                                                                                                 \
+   .status = "errno",                                                                                                  \
+   .fields = {{"object", OBJECT_CODING(flags_)}, {"value", OPGAP_PLAIN}}},
+
+static const struct opgap_event events[] = {
+#define OPGAP_SPAN(group, flags, type, name, ...) EVENT(group, flags, name, OPGAP_SPAN, 0)
+#define OPGAP_SPAN_AFTER(group, flags, type, name, ...) EVENT(group, flags, name, OPGAP_SPAN, 0)
+#define OPGAP_POINT(group, flags, type, name, ...) EVENT(group, flags, name, OPGAP_INSTANT, 0)
+#define OPGAP_COUNTED(group, flags, type, name, ...)                                                                   \
+  EVENT(group, flags, name, ((flags) & (EDGE | FREE)) ? OPGAP_INSTANT : OPGAP_SPAN, OPGAP_EVENT_COUNTED)
+#define OPGAP_CUSTOM(group, flags, type, name, ...) EVENT(group, flags, name, OPGAP_SPAN, 0)
+#include "hooks/hooks.def"
+};
+
+static const uint16_t counters[] = {
+#define OPGAP_COUNTED(group, flags, type, name, ...) OPGAP_HOOK_ID_##name,
+#include "hooks/hooks.def"
+};
+
+/* An X-macro row: name, group, base, kind, and the doc line, which comes last.  Aliases have none. */
+#define INFO(name_, group_, base_, kind_, doc_)                                                                        \
+  {.name = #name_, .group = #group_, .base = base_, .doc = doc_, .kind = OPGAP_HOOK_##kind_},
+static const struct opgap_hook_info infos[] = {
+#define OPGAP_SPAN(group, flags, type, name, params, args, object, value, status, doc) INFO(name, group, "", SPAN, doc)
+#define OPGAP_SPAN_AFTER(group, flags, type, name, params, args, object, value, status, doc)                           \
+  INFO(name, group, "", SPAN, doc)
+#define OPGAP_POINT(group, flags, type, name, params, args, object, value, status, doc)                                \
+  INFO(name, group, "", POINT, doc)
+#define OPGAP_COUNTED(group, flags, type, name, params, doc) INFO(name, group, "", COUNTED, doc)
+#define OPGAP_CUSTOM(group, flags, type, name, params, doc) INFO(name, group, "", SPAN, doc)
+#define OPGAP_ALIAS(kind, base, group, type, name, params, args, object, value, status)                                \
+  INFO(name, group, #base, ALIAS, "")
+#define OPGAP_CUSTOM_ALIAS(base, group, type, name, params) INFO(name, group, #base, ALIAS, "")
+#define OPGAP_BODY(group, type, name, params, doc) INFO(name, group, "", BODY, doc)
+#include "hooks/hooks.def"
+};
+
+const struct opgap_event *opgap_hook_events(unsigned *count)
+{
+  *count = sizeof events / sizeof *events;
+  return events;
+}
+
+const uint16_t *opgap_hook_counters(unsigned *count)
+{
+  *count = OPGAP_COUNTER_COUNT;
+  return counters;
+}
+
+const struct opgap_hook_info *opgap_hook_infos(unsigned *count)
+{
+  *count = sizeof infos / sizeof *infos;
+  return infos;
+}

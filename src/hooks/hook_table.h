@@ -1,0 +1,47 @@
+/* The hooks as data: what a trace, `opgap info --hooks` and docs/HOOKS.md need to know of them.  No code of the tracer.
+ *
+ * Threads: constant data; any context.  Ownership: none.
+ *
+ * What the records of hooks mean (beside schema.h):
+ *   counted hooks   the counter holds every call, also those that have a span of their own.  `bytes` is what was asked
+ *                   for by calls that succeeded; calls that failed are in `failed` too.
+ *   allocations     with OPGAP_ALLOC=events each one is recorded (object: block, value: bytes), those below
+ *                   OPGAP_MIN_ALLOC as a span of no length, and each free is an instant (object: block), written before
+ *                   the block is given back.  realloc of a block writes two: first (object: old block, value:
+ *                   OPGAP_ALLOC_RELEASED), then (object: new block, value: bytes), or, when it failed, (object: old
+ *                   block, value 0, status errno): the old block lives on with its old size; realloc(block, 0), which
+ *                   frees, writes only the first.  Without events, blocks of at least OPGAP_MIN_ALLOC bytes are spans.
+ *   locks           a span is a contended lock; an instant of pthread_mutex_unlock is one that found a waiter
+ */
+#ifndef OPGAP_HOOKS_HOOK_TABLE_H
+#define OPGAP_HOOKS_HOOK_TABLE_H
+
+#include <stdint.h>
+
+#include "format/schema.h"
+
+#define OPGAP_ALLOC_RELEASED UINT64_MAX
+
+enum opgap_hook_kind {
+  OPGAP_HOOK_SPAN,    /* each call is a span */
+  OPGAP_HOOK_POINT,   /* each call is an instant: a wake-up edge */
+  OPGAP_HOOK_COUNTED, /* counted; the long ones are spans */
+  OPGAP_HOOK_ALIAS,   /* recorded as another hook */
+  OPGAP_HOOK_BODY     /* not recorded as a call */
+};
+
+struct opgap_hook_info {
+  const char *name, *group;
+  const char *base; /* of an alias: what it is recorded as; else "" */
+  const char *doc;
+  enum opgap_hook_kind kind;
+};
+
+/* The schema rows of all hooks with an event, ids OPGAP_FIRST_HOOK.. in order. */
+const struct opgap_event *opgap_hook_events(unsigned *count);
+/* The event ids of the counted hooks; index = counter. */
+const uint16_t *opgap_hook_counters(unsigned *count);
+/* Every exported hook. */
+const struct opgap_hook_info *opgap_hook_infos(unsigned *count);
+
+#endif

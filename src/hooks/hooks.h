@@ -1,0 +1,181 @@
+/* What the files of src/hooks share: real functions, groups, expressions of hooks.def.  Included first.
+ *
+ * Context   Hooks run on any thread of the program at any time: before main, before this library is relocated, inside
+ *           an allocator's initialisation, in signal handlers, after key destructors, in the child of a vfork.
+ * Rules     1. No hook allocates, locks, or calls a hooked function for itself (references from the rest of this
+ * library go to the real functions, see real.c).
+ *           2. errno after a hook is what the real function left.
+ *           3. Nothing is held across the real call: it may not return (longjmp, exceptions, cancellation), or return
+ *              in another process (fork in a signal handler).
+ *           4. opgap_active is 0 until all functions are bound, so code behind its test needs no NULL test.
+ */
+#ifndef OPGAP_HOOKS_HOOKS_H
+#define OPGAP_HOOKS_HOOKS_H
+
+/* the headers' inline functions carry the names of our hooks */
+#undef _FORTIFY_SOURCE
+#undef __OPTIMIZE__
+/* and their attributes would let the compiler drop our tests for NULL */
+#define __nonnull(params)
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "hooks/hook_ids.h"
+#include "hooks/hook_table.h"
+#include "record/record.h"
+#include "record/session.h"
+#include "record/settings.h"
+
+#define OPGAP_HIDDEN __attribute__((visibility("hidden")))
+#define OPGAP_EXPORT __attribute__((visibility("default")))
+
+/* OPGAP_SLOT_name: index of a real function */
+enum opgap_real_slot {
+#define OPGAP_SPAN(group, flags, type, name, ...) OPGAP_SLOT_##name,
+#define OPGAP_SPAN_AFTER(group, flags, type, name, ...) OPGAP_SLOT_##name,
+#define OPGAP_POINT(group, flags, type, name, ...) OPGAP_SLOT_##name,
+#define OPGAP_COUNTED(group, flags, type, name, ...) OPGAP_SLOT_##name,
+#define OPGAP_CUSTOM(group, flags, type, name, ...) OPGAP_SLOT_##name,
+#define OPGAP_ALIAS(kind, base, group, type, name, ...) OPGAP_SLOT_##name,
+#define OPGAP_CUSTOM_ALIAS(base, group, type, name, ...) OPGAP_SLOT_##name,
+#define OPGAP_BODY(group, type, name, ...) OPGAP_SLOT_##name,
+#define OPGAP_REAL(type, name, ...) OPGAP_SLOT_##name,
+#include "hooks/hooks.def"
+  OPGAP_SLOT_COUNT
+};
+
+/* The real functions: what the next object after this library defines.  Written once each, by bind.c; NULL before that
+ * and for functions that no loaded object defines.  memcpy's is memmove, because old programs overlap. */
+union opgap_reals {
+  struct {
+#define OPGAP_SPAN(group, flags, type, name, params, ...) type(*name) params;
+#define OPGAP_SPAN_AFTER(group, flags, type, name, params, ...) type(*name) params;
+#define OPGAP_POINT(group, flags, type, name, params, ...) type(*name) params;
+#define OPGAP_COUNTED(group, flags, type, name, params, ...) type(*name) params;
+#define OPGAP_CUSTOM(group, flags, type, name, params, ...) type(*name) params;
+#define OPGAP_ALIAS(kind, base, group, type, name, params, ...) type(*name) params;
+#define OPGAP_CUSTOM_ALIAS(base, group, type, name, params, ...) type(*name) params;
+#define OPGAP_BODY(group, type, name, params, ...) type(*name) params;
+#define OPGAP_REAL(type, name, params, ...) type(*name) params;
+#include "hooks/hooks.def"
+  };
+  void *slot[OPGAP_SLOT_COUNT];
+};
+extern union opgap_reals opgap_real OPGAP_HIDDEN;
+extern uint32_t opgap_active OPGAP_HIDDEN;
+
+/* A hook's way out before start-up, while its group is off, or when its library was loaded later: binds the slot if
+ * it is not.  False: the function does not exist, or this library is not relocated yet. */
+bool opgap_bind_slot(unsigned slot) OPGAP_HIDDEN;
+#define OPGAP_BOUND(name) (opgap_likely(opgap_real.name != NULL) || opgap_bind_slot(OPGAP_SLOT_##name))
+
+/* The thread's slot if a hook of this group may record, else NULL. */
+#define OPGAP_ENTER(group) (opgap_unlikely(!(opgap_active & OPGAP_GROUP_##group)) ? NULL : opgap_self())
+
+/* Result when a function does not exist: NULL or -1, with ENOSYS. */
+#define OPGAP_MISSING(type) (opgap_missing(), (type)(__builtin_classify_type((type)0) == 5 ? 0 : -1))
+static inline void opgap_missing(void)
+{
+  errno = ENOSYS;
+}
+
+/* Ends a span at `end`, unless the real call returned in a forked child, where the slot is the parent's. */
+static inline void opgap_hook_end_at(struct opgap_thread *thread, unsigned event, uint64_t start, uint64_t end,
+                                     uint64_t object, uint64_t value, uint32_t status)
+{
+  struct opgap_cell *cell = opgap_cell;
+  if (opgap_unlikely(cell == NULL || cell->thread != thread))
+    return;
+  thread->call_event = 0;
+  uint64_t *w = opgap_reserve(cell, 5);
+  if (opgap_unlikely(w == NULL))
+    return;
+  w[0] = OPGAP_WORD0(event, 5, thread->depth < 255 ? thread->depth : 255, status);
+  w[1] = start;
+  w[2] = end;
+  w[3] = object;
+  w[4] = value;
+  opgap_commit(cell, w + 5);
+}
+static inline void opgap_hook_end(struct opgap_thread *thread, unsigned event, uint64_t start, uint64_t object,
+                                  uint64_t value, uint32_t status)
+{
+  opgap_hook_end_at(thread, event, start, opgap_ticks(), object, value, status);
+}
+
+/* ---- fds.c: what descriptors are ---- */
+
+/* Name id of a descriptor: the path as opened, else what /proc/self/fd says ("pipe:[n]", "socket:[n]", ...).
+ * 0: unknown.  Keeps errno. */
+uint32_t opgap_fd_name(int fd) OPGAP_HIDDEN;
+/* A new descriptor: nothing is known of it yet.  Negative numbers are ignored. */
+void opgap_fd_new(int fd) OPGAP_HIDDEN;
+void opgap_fd_copy(int from, int to) OPGAP_HIDDEN;
+void opgap_fd_range(unsigned first, unsigned last) OPGAP_HIDDEN;
+/* Name id of a path that a call was given; 0 if it failed with EFAULT.  Keeps errno. */
+uint32_t opgap_path_name(int dirfd, const char *path, int error) OPGAP_HIDDEN;
+/* Sees a descriptor opened by path; returns its name id. */
+uint32_t opgap_fd_opened(int fd, int dirfd, const char *path, int error) OPGAP_HIDDEN;
+uint32_t opgap_polled_name(const struct pollfd *fds, nfds_t count, int result) OPGAP_HIDDEN;
+uint32_t opgap_selected_name(int limit, const fd_set *readers, const fd_set *writers, int result) OPGAP_HIDDEN;
+
+/* ---- expressions of hooks.def ---- */
+
+#define OPGAP_FD(fd) opgap_fd_name(fd)
+#define OPGAP_PATH(dirfd, path) opgap_path_name(dirfd, path, OPGAP_FAILED(result) ? error : 0)
+#define OPGAP_FAILED(result) (__builtin_classify_type(result) == 5 ? (intptr_t)(result) == 0 : (intptr_t)(result) < 0)
+#define OPGAP_ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
+#define OPGAP_STREAM(stream) ((stream) ? opgap_fd_name(fileno_unlocked(stream)) : 0)
+#define OPGAP_FOLDER(folder) ((folder) ? opgap_fd_name(dirfd(folder)) : 0)
+#define OPGAP_POLLED(fds, count) opgap_polled_name(fds, count, result)
+#define OPGAP_SELECTED(limit, readers, writers) opgap_selected_name(limit, readers, writers, result)
+#define OPGAP_BYTES ((int64_t)result > 0 ? (uint64_t)result : 0)
+#define OPGAP_LENGTH(string) ((string) ? strlen(string) : 0)
+/* read after the call, which has tested the pointer */
+#define OPGAP_TIMESPEC(t)                                                                                              \
+  (OPGAP_ERRNO_ANY == EFAULT || !(t) ? 0 : (uint64_t)(t)->tv_sec * 1000000000u + (uint64_t)(t)->tv_nsec)
+#define OPGAP_ERRNO_ANY (result > 0 ? (int)result : result < 0 ? error : 0)
+#define OPGAP_ERRNO (result < 0 ? (uint32_t)error : 0u)
+#define OPGAP_ERRNO_NULL (result == NULL ? (uint32_t)error : 0u)
+#define OPGAP_RESULT ((uint32_t)result)
+
+/* ---- alloc.c, copy.c: thresholds, set at each session's start ---- */
+
+extern size_t opgap_alloc_threshold OPGAP_HIDDEN; /* 0: every allocation is recorded */
+extern size_t opgap_copy_threshold OPGAP_HIDDEN;
+/* The real functions, or byte loops before they are bound. */
+void *opgap_real_memmove(void *to, const void *from, size_t size) OPGAP_HIDDEN;
+void *opgap_real_memset(void *to, int byte, size_t size) OPGAP_HIDDEN;
+
+/* ---- process.c, thread.c ---- */
+
+/* True between vfork and exec in the child, and so on the thread of the parent, which does not run then. */
+extern __thread bool opgap_in_vfork __attribute__((tls_model("initial-exec"))) OPGAP_HIDDEN;
+
+void opgap_process_prepare(void) OPGAP_HIDDEN; /* constructor */
+void opgap_thread_prepare(void) OPGAP_HIDDEN;  /* constructor */
+/* Called by the core at the end of each session's start, also in forked children. */
+void opgap_hooks_session_started(void);
+
+#endif

@@ -1,0 +1,409 @@
+/* The life of processes: fork, spawn, exec, exit.
+ *
+ * Context   any, see hooks.h; exec and _exit also in signal handlers and in the child of a vfork, where nothing may be
+ *           recorded and only the program's own rules hold: no allocation, no lock.
+ * A forked child needs nothing here: its thread cell is wiped, so its first hook starts a session of its own.
+ *
+ * OPGAP_CHILDREN=fork or none: programs that children execute must not be traced.  The session's first process takes
+ * this library out of its own LD_PRELOAD at start-up, which covers every way to start a program; it is put back only
+ * when that first process itself executes another program. */
+#include "hooks/hooks.h"
+
+#include <alloca.h>
+#include <limits.h>
+#include <stdarg.h>
+
+#include "hooks/bind.h"
+#include "record/raw.h"
+
+extern char **environ;
+
+__thread bool opgap_in_vfork __attribute__((tls_model("initial-exec")));
+static int first_pid; /* of the process that loaded this library */
+
+#define OPGAP_BODY(group, type, name, params, ...) type name params;
+#include "hooks/hooks.def"
+
+enum { BY_FORK = 1, BY_VFORK, BY_SPAWN, BY_SYSTEM, BY_POPEN };
+
+/* The session belongs to this process: not so in the child of a vfork or of a raw clone. */
+static bool may_record(void)
+{
+  return opgap_active && opgap_self() != NULL && opgap_session_pid() == opgap_raw_getpid();
+}
+
+static uint64_t intern_string(const char *string)
+{
+  return string ? opgap_intern(string, strlen(string)) : 0;
+}
+
+static void note_child(int how, int pid, const char *program)
+{
+  if (!may_record())
+    return;
+  const uint64_t fields[] = {(uint64_t)(unsigned)pid, intern_string(program)};
+  opgap_emit(OPGAP_EV_CHILD, (uint32_t)how, opgap_ticks(), 0, fields, 2);
+}
+
+/* ---- fork ---- */
+
+static pid_t forked(pid_t pid)
+{
+  if (pid > 0)
+    note_child(BY_FORK, pid, NULL);
+  return pid;
+}
+
+OPGAP_EXPORT pid_t fork(void)
+{
+  return OPGAP_BOUND(fork) ? forked(opgap_real.fork()) : OPGAP_MISSING(pid_t);
+}
+
+OPGAP_EXPORT pid_t _Fork(void)
+{
+  return OPGAP_BOUND(_Fork) ? forked(opgap_real._Fork()) : OPGAP_MISSING(pid_t);
+}
+
+/* For vfork, which is assembly: before and after in the parent. */
+void opgap_vfork_begin(void) OPGAP_HIDDEN;
+void opgap_vfork_begin(void)
+{
+  opgap_vfork_enter();
+  opgap_in_vfork = true;
+}
+void opgap_vfork_end(long pid) OPGAP_HIDDEN;
+void opgap_vfork_end(long pid)
+{
+  opgap_in_vfork = false;
+  opgap_vfork_leave();
+  if (pid > 0)
+    note_child(BY_VFORK, (int)pid, NULL);
+}
+
+/* ---- spawn ---- */
+
+#define SPAWN_HOOK(name)                                                                                               \
+  OPGAP_EXPORT int name(pid_t *pid, const char *program, const posix_spawn_file_actions_t *actions,                    \
+                        const posix_spawnattr_t *attributes, char *const argv[], char *const envp[])                   \
+  {                                                                                                                    \
+    if (!OPGAP_BOUND(name))                                                                                            \
+      return ENOSYS;                                                                                                   \
+    pid_t child = 0;                                                                                                   \
+    if (pid == NULL)                                                                                                   \
+      pid = &child;                                                                                                    \
+    int result = opgap_real.name(pid, program, actions, attributes, argv, envp);                                       \
+    if (result == 0)                                                                                                   \
+      note_child(BY_SPAWN, *pid, program);                                                                             \
+    return result;                                                                                                     \
+  }
+SPAWN_HOOK(posix_spawn)
+SPAWN_HOOK(posix_spawnp)
+
+int system(const char *command);
+OPGAP_EXPORT int system(const char *command)
+{
+  if (!OPGAP_BOUND(system))
+    return OPGAP_MISSING(int);
+  struct opgap_thread *thread = OPGAP_ENTER(process);
+  if (thread == NULL || command == NULL || !may_record())
+    return opgap_real.system(command);
+  note_child(BY_SYSTEM, 0, command);
+  uint64_t start = opgap_call_begin(thread, OPGAP_HOOK_ID_system, 0);
+  int result = opgap_real.system(command);
+  opgap_hook_end(thread, OPGAP_HOOK_ID_system, start, 0, (uint64_t)(unsigned)result,
+                 result == -1 ? (uint32_t)errno : 0);
+  return result;
+}
+
+OPGAP_EXPORT FILE *popen(const char *command, const char *mode)
+{
+  if (!OPGAP_BOUND(popen))
+    return OPGAP_MISSING(FILE *);
+  FILE *stream = opgap_real.popen(command, mode);
+  if (stream) {
+    int error = errno;
+    opgap_fd_new(fileno_unlocked(stream));
+    note_child(BY_POPEN, 0, command);
+    errno = error;
+  }
+  return stream;
+}
+
+int pclose(FILE *stream);
+OPGAP_EXPORT int pclose(FILE *stream)
+{
+  if (!OPGAP_BOUND(pclose))
+    return OPGAP_MISSING(int);
+  struct opgap_thread *thread = OPGAP_ENTER(process);
+  int fd = fileno_unlocked(stream);
+  uint32_t name = thread ? opgap_fd_name(fd) : 0;
+  opgap_fd_new(fd);
+  if (thread == NULL)
+    return opgap_real.pclose(stream);
+  uint64_t start = opgap_call_begin(thread, OPGAP_HOOK_ID_pclose, name);
+  int result = opgap_real.pclose(stream);
+  opgap_hook_end(thread, OPGAP_HOOK_ID_pclose, start, name, (uint64_t)(unsigned)result,
+                 result == -1 ? (uint32_t)errno : 0);
+  return result;
+}
+
+/* ---- this library in the environment ---- */
+
+#define PRELOAD "LD_PRELOAD="
+#define SESSION "OPGAP_SESSION="
+
+static char kept_preload[PATH_MAX + sizeof PRELOAD]; /* "LD_PRELOAD=us" and "OPGAP_SESSION=..." as they were */
+static char kept_session[PATH_MAX + sizeof SESSION];
+
+static bool starts_with(const char *string, const char *prefix)
+{
+  return strncmp(string, prefix, strlen(prefix)) == 0;
+}
+
+/* An entry of LD_PRELOAD is this library: the same file name, whatever the folder. */
+static bool is_own_entry(const char *entry, size_t length)
+{
+  const char *own = strrchr(opgap_own_path(), '/');
+  own = own ? own + 1 : opgap_own_path();
+  size_t name = strlen(own);
+  return length >= name && memcmp(entry + length - name, own, name) == 0 &&
+         (length == name || entry[length - name - 1] == '/');
+}
+
+/* Takes this library's entry out of "LD_PRELOAD=...", in place; false if nothing is left. */
+static bool remove_own_entry(char *variable)
+{
+  char *out = variable + strlen(PRELOAD), *at = out;
+  while (*at) {
+    size_t length = strcspn(at, ": ");
+    size_t whole = at[length] ? length + 1 : length;
+    if (is_own_entry(at, length) && length + sizeof PRELOAD <= sizeof kept_preload) {
+      memcpy(kept_preload, PRELOAD, sizeof PRELOAD - 1);
+      memcpy(kept_preload + sizeof PRELOAD - 1, at, length);
+    } else {
+      memmove(out, at, whole);
+      out += whole;
+    }
+    at += whole;
+  }
+  while (out > variable + strlen(PRELOAD) && (out[-1] == ':' || out[-1] == ' '))
+    out--;
+  *out = 0;
+  return out > variable + strlen(PRELOAD);
+}
+
+static void leave_environment(void)
+{
+  char **out = environ;
+  for (char **at = environ; *at; at++) {
+    if (starts_with(*at, SESSION)) {
+      if (strlen(*at) < sizeof kept_session)
+        memcpy(kept_session, *at, strlen(*at) + 1);
+      continue;
+    }
+    if (starts_with(*at, PRELOAD) && !remove_own_entry(*at))
+      continue;
+    *out++ = *at;
+  }
+  *out = NULL;
+}
+
+/* The environment of the first process's next image: with us again.  out: room for count(envp) + 3 pointers,
+ * preload: room for both values. */
+static void enter_environment(char *const envp[], char **out, char *preload)
+{
+  size_t n = strlen(kept_preload);
+  memcpy(preload, kept_preload, n + 1);
+  for (; envp && *envp; envp++) {
+    if (starts_with(*envp, PRELOAD)) {
+      preload[n++] = ':';
+      memcpy(preload + n, *envp + strlen(PRELOAD), strlen(*envp + strlen(PRELOAD)) + 1);
+    } else {
+      *out++ = *envp;
+    }
+  }
+  *out++ = preload;
+  if (kept_session[0])
+    *out++ = kept_session;
+  *out = NULL;
+}
+
+static size_t environment_size(char *const envp[], size_t *preload_bytes)
+{
+  size_t count = 0;
+  *preload_bytes = sizeof kept_preload;
+  for (; envp && envp[count]; count++)
+    if (starts_with(envp[count], PRELOAD))
+      *preload_bytes += strlen(envp[count]) + 1;
+  return count;
+}
+
+/* ---- exec ---- */
+
+static void note_exec(const char *program, int error)
+{
+  const uint64_t name = intern_string(program);
+  opgap_emit(OPGAP_EV_EXEC, (uint32_t)error, opgap_ticks(), 0, &name, 1);
+}
+
+static bool exec_begin(const char *program)
+{
+  if (!may_record())
+    return false;
+  note_exec(program, 0);
+  opgap_session_flush_exec();
+  return true;
+}
+
+static int exec_failed(bool recorded, const char *program)
+{
+  int error = errno;
+  if (recorded)
+    note_exec(error == EFAULT ? NULL : program, error);
+  errno = error;
+  return -1;
+}
+
+/* `call` is the real exec with the environment `env`.  A frame of its own holds the new environment's memory. */
+#define EXEC(program, envp, call)                                                                                      \
+  char *const *env = (envp);                                                                                           \
+  if (opgap_unlikely(kept_preload[0] && opgap_raw_getpid() == first_pid)) {                                            \
+    size_t bytes;                                                                                                      \
+    char **fresh = alloca((environment_size(env, &bytes) + 3) * sizeof *fresh);                                        \
+    enter_environment(env, fresh, alloca(bytes));                                                                      \
+    env = fresh;                                                                                                       \
+  }                                                                                                                    \
+  bool recorded = exec_begin(program);                                                                                 \
+  call;                                                                                                                \
+  return exec_failed(recorded, program);
+
+OPGAP_EXPORT int execve(const char *path, char *const argv[], char *const envp[])
+{
+  if (!OPGAP_BOUND(execve))
+    return OPGAP_MISSING(int);
+  EXEC(path, envp, opgap_real.execve(path, argv, env))
+}
+
+OPGAP_EXPORT int execv(const char *path, char *const argv[])
+{
+  if (!OPGAP_BOUND(execve))
+    return OPGAP_MISSING(int);
+  EXEC(path, environ, opgap_real.execve(path, argv, env))
+}
+
+OPGAP_EXPORT int execvp(const char *file, char *const argv[])
+{
+  if (!OPGAP_BOUND(execvpe))
+    return OPGAP_MISSING(int);
+  EXEC(file, environ, opgap_real.execvpe(file, argv, env))
+}
+
+OPGAP_EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
+{
+  if (!OPGAP_BOUND(execvpe))
+    return OPGAP_MISSING(int);
+  EXEC(file, envp, opgap_real.execvpe(file, argv, env))
+}
+
+/* The arguments of an execl call as an array on this frame; `envp` gets what follows the NULL. */
+#define GATHER(argument, argv, list)                                                                                   \
+  va_list list;                                                                                                        \
+  size_t count = 1;                                                                                                    \
+  va_start(list, argument);                                                                                            \
+  if (argument)                                                                                                        \
+    while (va_arg(list, const char *))                                                                                 \
+      count++;                                                                                                         \
+  va_end(list);                                                                                                        \
+  char **argv = alloca((count + 1) * sizeof *argv);                                                                    \
+  va_start(list, argument);                                                                                            \
+  argv[0] = (char *)(uintptr_t)argument;                                                                               \
+  for (size_t i = 1; argument && i <= count; i++)                                                                      \
+    argv[i] = va_arg(list, char *);
+
+OPGAP_EXPORT int execl(const char *path, const char *argument, ...)
+{
+  GATHER(argument, argv, list)
+  va_end(list);
+  return execv(path, argv);
+}
+
+OPGAP_EXPORT int execlp(const char *file, const char *argument, ...)
+{
+  GATHER(argument, argv, list)
+  va_end(list);
+  return execvp(file, argv);
+}
+
+OPGAP_EXPORT int execle(const char *path, const char *argument, ...)
+{
+  GATHER(argument, argv, list)
+  char *const *envp = va_arg(list, char *const *);
+  va_end(list);
+  return execve(path, argv, envp);
+}
+
+OPGAP_EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
+{
+  if (!OPGAP_BOUND(fexecve))
+    return OPGAP_MISSING(int);
+  EXEC("(descriptor)", envp, opgap_real.fexecve(fd, argv, env))
+}
+
+OPGAP_EXPORT int execveat(int dirfd, const char *path, char *const argv[], char *const envp[], int flags)
+{
+  if (!OPGAP_BOUND(execveat))
+    return OPGAP_MISSING(int);
+  EXEC(path, envp, opgap_real.execveat(dirfd, path, argv, env, flags))
+}
+
+/* ---- the end ---- */
+
+static int quick_status;
+
+static void end_session(int status)
+{
+  if (opgap_session_pid() == opgap_raw_getpid() && !opgap_in_vfork)
+    opgap_session_end(status);
+}
+
+static void end_quickly(void)
+{
+  end_session(quick_status);
+}
+
+static void end_normally(int status, void *unused)
+{
+  (void)unused;
+  end_session(status);
+}
+
+#define EXIT_HOOK(name)                                                                                                \
+  OPGAP_EXPORT void name(int status)                                                                                   \
+  {                                                                                                                    \
+    end_session(status);                                                                                               \
+    if (OPGAP_BOUND(name))                                                                                             \
+      opgap_real.name(status);                                                                                         \
+    for (;;)                                                                                                           \
+      opgap_raw3(SYS_exit_group, status, 0, 0);                                                                        \
+  }
+EXIT_HOOK(_exit)
+EXIT_HOOK(_Exit)
+
+OPGAP_EXPORT void quick_exit(int status)
+{
+  quick_status = status; /* the session ends in our own handler, after the program's */
+  if (OPGAP_BOUND(quick_exit))
+    opgap_real.quick_exit(status);
+  for (;;)
+    opgap_raw3(SYS_exit_group, status, 0, 0);
+}
+
+void opgap_process_prepare(void)
+{
+  first_pid = opgap_raw_getpid();
+  if (opgap_settings->children != OPGAP_CHILDREN_ALL && environ)
+    leave_environment();
+  /* Registered while the loader runs constructors, so they run after the program's own handlers and destructors. */
+  on_exit(end_normally, NULL);
+  at_quick_exit(end_quickly);
+}
