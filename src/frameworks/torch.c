@@ -60,11 +60,11 @@ static void read_version(const char *library_path)
     memcpy(version, begin, length);
 }
 
-static void say_off(const char *why)
+static void say_off(const char *why, const char *what)
 {
   static bool said;
-  opgap_notice(&said, "this torch (%s) is not understood: %s; its ops are not recorded",
-               version[0] ? version : "unknown version", why);
+  opgap_notice(&said, "this torch (%s) is not understood: %s%s; its ops are not recorded",
+               version[0] ? version : "unknown version", why, what);
 }
 
 /* Registers with this library; says why not.  True: decided for good. */
@@ -76,7 +76,7 @@ static bool register_with(const struct opgap_loaded *library, bool late, bool la
   read_version(library->path);
   const char *missing = opgap_torch_api_load(library, &api);
   if (missing != NULL) {
-    say_off(missing);
+    say_off("it lacks ", missing);
     return true;
   }
   enum opgap_check_result result = opgap_torch_check(&api, &sequence_offset, reason, sizeof reason);
@@ -85,7 +85,7 @@ static bool register_with(const struct opgap_loaded *library, bool late, bool la
     return true;
   }
   if (last_try)
-    say_off(reason);
+    say_off(reason, "");
   return last_try;
 }
 

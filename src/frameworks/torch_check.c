@@ -27,7 +27,7 @@
 #define TIME_LIMIT_NS 2000000000ull
 #define POLL_NS 200000
 #define OBJECT_LIMIT 1024u /* no RecordFunction is larger (544 bytes in torch 2.x) */
-#define GUARD 512u         /* untouched bytes on both sides */
+#define GUARD 4096u        /* untouched bytes on both sides */
 #define PATTERN 0xa5
 #define SENTINEL_SEQUENCE 0x5afec0de0badf00dll
 /* longer than what std::string keeps inside itself, so that both representations are met */

@@ -1,0 +1,87 @@
+"""fake_test.py TRACER OPDUMP HOST LIBRARY CASE [ARGUMENTS]: the tracer on a stand-in for torch, right and wrong."""
+import os
+import sys
+import tempfile
+
+from trace import Trace, check, check_equal, main, remove, run_traced
+
+TRACER, OPDUMP, HOST, LIBRARY = sys.argv[1:5]
+
+
+def run_host(mode, environment=None):
+    run = run_traced(TRACER, [HOST, LIBRARY, mode], environment, limit=60)
+    check_equal("the program's exit status", run.status, 0)
+    trace = Trace(OPDUMP, run.folder)
+    remove(run)
+    said = [line for line in run.errors.splitlines() if line.startswith("opgap")]
+    return run, trace, said
+
+
+def expect_ops(run, trace):
+    check_equal("callbacks", run.output, "callbacks 10\n")
+    check_equal("ops", dict(trace.calls(run.pid)), {"range": 1, "outer": 1, "inner": 1, "last": 1})
+    depths = {name: op.depth for (_, name, _), op in trace.ops[run.pid].items()}
+    check_equal("depths", depths, {"range": 0, "outer": 1, "inner": 2, "last": 1})
+    check_equal("ops with a sequence number", trace.op(run.pid, "last", 0).sequences, 1)
+    check_equal("ops with a sequence number", trace.op(run.pid, "outer", 0).sequences, 0)
+
+
+def understood():
+    """The layout that torch has is accepted, without a word."""
+    run, trace, said = run_host("ops")
+    check_equal("what the tracer says", said, [])
+    expect_ops(run, trace)
+
+
+def refused(mode, reason):
+    """Another layout: one line that gives the reason, no callback, and the program runs as if untraced."""
+    run, trace, said = run_host(mode)
+    check_equal("callbacks", run.output, "callbacks 0\n")
+    check_equal("ops", dict(trace.calls(run.pid)), {})
+    line = "this torch (unknown version) is not understood: %s; its ops are not recorded" % reason
+    check_equal("what the tracer says", said, ["opgap: " + line])
+    check_equal("notices in the trace", trace.notices, [(run.pid, line)])
+
+
+def retried():
+    """A probe that hangs once is tried again."""
+    with tempfile.TemporaryDirectory() as folder:
+        mark = os.path.join(folder, "mark")
+        run, trace, said = run_host("ops", {"FAKE_MARK": mark})
+        check(os.path.exists(mark), "the first probe did not hang")
+    check_equal("what the tracer says", said, [])
+    expect_ops(run, trace)
+
+
+def threads():
+    """Ranges that end elsewhere are recorded once and leave no stale op behind."""
+    run, trace, _ = run_host("threads")
+    expected = {"script": 1, "inside script": 1, "after script": 1, "collective": 2, "beside collective": 1,
+                "after collective": 1}
+    check_equal("ops", dict(trace.calls(run.pid)), expected)
+    for name, depth in (("inside script", 1), ("after script", 0), ("beside collective", 0), ("after collective", 0)):
+        check_equal("depth of " + name, trace.op(run.pid, name, 0).depth, depth)
+    check_equal("invalid records", trace.processes[run.pid]["invalid"], 0)
+
+
+def forks():
+    """A range that is open across a fork belongs to the parent; the child's ops are its own."""
+    run, trace, _ = run_host("fork")
+    children = [pid for pid in trace.processes if pid != run.pid]
+    check_equal("child processes", len(children), 1)
+    check_equal("the parent's ops", dict(trace.calls(run.pid)), {"across": 1})
+    check_equal("the child's ops", dict(trace.calls(children[0])), {"in child": 1})
+    check_equal("depth in the child", trace.op(children[0], "in child", 0).depth, 0)
+
+
+def late():
+    """A library that no PyInit_* look-up announced is found by polling, and the trace says that ops may be missing."""
+    run, trace, said = run_host("late")
+    check_equal("what the tracer says", said, [])
+    expect_ops(run, trace)
+    check_equal("notices in the trace", trace.notices,
+                [(run.pid, "torch was noticed late: ops before this moment are missing")])
+
+
+main({"understood": understood, "refused": refused, "retried": retried, "threads": threads, "forks": forks,
+      "late": late}, sys.argv[5:])
