@@ -125,7 +125,7 @@ check_layout
 step clang build clang
 step sanitized sanitized_tests
 start=$(date +%s)
-if cmake --preset release -DOPGAP_TORCH_PYTHON=/usr/bin/python3 -DOPGAP_TORCH2_PYTHON="$torch2_python" \
+if cmake --preset release -DOPGAP_TORCH1_PYTHON=/usr/bin/python3 -DOPGAP_TORCH2_PYTHON="$torch2_python" \
   >"$logs/gcc.log" 2>&1 && cmake --build --preset release -j "$jobs" >>"$logs/gcc.log" 2>&1; then
   say "gcc: passed ($(($(date +%s) - start)) s)"
   all_tests
