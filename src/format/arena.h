@@ -145,6 +145,7 @@ struct opgap_arena {
   _Atomic uint32_t names_used, names_ready;    /* bytes */
   _Atomic uint64_t names_lost;
   _Atomic uint64_t threads_lost;   /* threads that found no slot */
+  _Atomic uint32_t dying;          /* slots to give back since the consumer last looked */
   _Atomic uint32_t flusher_sleeps; /* futex: 1 the flusher sleeps, 0 it was woken or works */
   /* consumer's own account */
   uint64_t records, invalid_records, raw_bytes, stored_bytes, flusher_cpu_ns, chunk_sequence, ended_lost;

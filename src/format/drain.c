@@ -10,6 +10,8 @@
 #define CHUNK_SEGMENTS 7u /* leaves room for counter records behind the ring's own */
 #define ZSTD_LEVEL 1
 #define SKIP_MAX 4096u
+#define MAX_SLOTS 4096u
+#define SHORT_INTERVAL_TICKS 1000000u /* some 300 us: the error of an anchor is below 1e-4 of it */
 
 struct opgap_consumer {
   struct opgap_arena *arena;
@@ -25,6 +27,10 @@ struct opgap_consumer {
     uint64_t position;
   } skip[SKIP_MAX];
   uint32_t skip_count;
+  struct {
+    uint64_t write_pos;
+    uint32_t state;
+  } seen[MAX_SLOTS]; /* at the beginning of a drain */
   struct opgap_encoder encoder;
   uint64_t words[OPGAP_ENCODE_MAX_WORDS];
   uint8_t raw[OPGAP_ENCODE_BUFFER];
@@ -147,18 +153,23 @@ int opgap_consumer_begin(struct opgap_consumer *consumer, const uint8_t *pairs, 
   return write_chunk(consumer, &schema, opgap_encode_schema(&consumer->encoder, consumer->raw, sizeof consumer->raw));
 }
 
-static void set_scale(struct opgap_consumer *consumer, struct opgap_anchor now)
+/* Where the line from the last anchor to this one runs.  An interval that is too short for a ratio borrows the one of
+ * the whole session, and ends where that line ends, not at `now`: the next interval begins there. */
+static struct opgap_anchor set_scale(struct opgap_consumer *consumer, struct opgap_anchor now)
 {
   struct opgap_arena *arena = consumer->arena;
-  struct opgap_anchor last = arena->last_anchor;
-  consumer->scale = (struct opgap_tick_scale){.ticks0 = last.ticks, .ns0 = last.ns, .mult = 1ull << 32};
-  if (!arena->ticks_are_tsc)
-    return;
-  if (now.ticks - last.ticks < 1000000 || now.ns <= last.ns) /* too close for a ratio: look back further */
-    last = arena->first_anchor;
-  uint64_t ticks = now.ticks - last.ticks, ns = now.ns - last.ns;
-  if (ticks > 0 && (int64_t)ticks > 0 && (int64_t)ns > 0)
-    consumer->scale.mult = (uint64_t)(((unsigned __int128)ns << 32) / ticks);
+  struct opgap_anchor first = arena->first_anchor, last = arena->last_anchor;
+  struct opgap_tick_scale *scale = &consumer->scale;
+  *scale = (struct opgap_tick_scale){.ticks0 = last.ticks, .ns0 = last.ns, .mult = 1ull << 32};
+  if (!arena->ticks_are_tsc || (int64_t)(now.ticks - last.ticks) <= 0)
+    return now;
+  if (now.ticks - last.ticks >= SHORT_INTERVAL_TICKS && now.ns > last.ns) {
+    scale->mult = (uint64_t)(((unsigned __int128)(now.ns - last.ns) << 32) / (now.ticks - last.ticks));
+    return now;
+  }
+  if (now.ns > first.ns && now.ticks > first.ticks)
+    scale->mult = (uint64_t)(((unsigned __int128)(now.ns - first.ns) << 32) / (now.ticks - first.ticks));
+  return (struct opgap_anchor){now.ticks, opgap_scale(scale, now.ticks)};
 }
 
 static void push_free_segment(struct opgap_arena *arena, uint32_t segment)
@@ -319,9 +330,8 @@ static void skip_written(struct opgap_consumer *consumer, struct opgap_thread *s
 }
 
 static long drain_slot(struct opgap_consumer *consumer, struct opgap_thread *slot, struct opgap_anchor now,
-                       enum opgap_drain_mode mode, bool ended)
+                       enum opgap_drain_mode mode, bool ended, uint64_t limit)
 {
-  uint64_t limit = atomic_load_explicit(&slot->write_pos, memory_order_acquire); /* A */
   uint64_t before = consumer->arena->records;
   bool counters_due = mode != OPGAP_DRAIN_READY || ended;
   for (bool more = true; more;) {
@@ -360,24 +370,41 @@ static void free_slot(struct opgap_consumer *consumer, struct opgap_thread *slot
   atomic_store_explicit(&slot->state, OPGAP_SLOT_FREE, memory_order_release); /* D */
 }
 
-long opgap_consumer_drain(struct opgap_consumer *consumer, struct opgap_anchor now, enum opgap_drain_mode mode)
+/* Notes what each slot has committed.  Its state comes first: a slot that has ended commits nothing more. */
+static uint32_t look_at_slots(struct opgap_consumer *consumer)
 {
   struct opgap_arena *arena = consumer->arena;
-  long records = 0;
-  set_scale(consumer, now);
   uint32_t slots = atomic_load_explicit(&arena->slots_high, memory_order_acquire);
   if (slots > arena->slot_limit)
     slots = arena->slot_limit;
+  if (slots > MAX_SLOTS)
+    slots = MAX_SLOTS;
   for (uint32_t i = 0; i < slots; i++) {
     struct opgap_thread *slot = opgap_arena_slot(arena, i);
     uint32_t state = atomic_load_explicit(&slot->state, memory_order_acquire); /* D */
-    if (state == OPGAP_SLOT_FREE)
+    if (state == OPGAP_SLOT_DYING && consumer->gone && consumer->gone(slot->tid))
+      state = OPGAP_SLOT_ENDED;
+    consumer->seen[i].state = state;
+    consumer->seen[i].write_pos = atomic_load_explicit(&slot->write_pos, memory_order_acquire); /* A */
+  }
+  return slots;
+}
+
+long opgap_consumer_drain(struct opgap_consumer *consumer, struct opgap_anchor (*clock)(const struct opgap_arena *),
+                          enum opgap_drain_mode mode)
+{
+  struct opgap_arena *arena = consumer->arena;
+  long records = 0;
+  uint32_t slots = look_at_slots(consumer);
+  struct opgap_anchor now = set_scale(consumer, clock(arena));
+  for (uint32_t i = 0; i < slots; i++) {
+    struct opgap_thread *slot = opgap_arena_slot(arena, i);
+    if (consumer->seen[i].state == OPGAP_SLOT_FREE)
       continue;
-    bool ended =
-        state == OPGAP_SLOT_ENDED || (state == OPGAP_SLOT_DYING && consumer->gone && consumer->gone(slot->tid));
+    bool ended = consumer->seen[i].state == OPGAP_SLOT_ENDED;
     if (mode == OPGAP_DRAIN_DEAD)
       skip_written(consumer, slot);
-    long n = drain_slot(consumer, slot, now, mode, ended);
+    long n = drain_slot(consumer, slot, now, mode, ended, consumer->seen[i].write_pos);
     if (n < 0)
       return n;
     records += n;

@@ -35,9 +35,11 @@ enum opgap_drain_mode {
   OPGAP_DRAIN_ALL,   /* also all counters */
   OPGAP_DRAIN_DEAD,  /* the process is dead: also what its threads were in the middle of */
 };
-/* Drains every thread.  now: an anchor taken just before.  Returns the number of records written; negative: the sink
- * failed, nothing is lost from the rings. */
-long opgap_consumer_drain(struct opgap_consumer *consumer, struct opgap_anchor now, enum opgap_drain_mode mode);
+/* Drains every thread up to what it had committed when the call began.  `clock` is asked for an anchor after that, so
+ * every record lies between two anchors and the time line has no seams.  Returns the number of records written;
+ * negative: the sink failed, nothing is lost from the rings. */
+long opgap_consumer_drain(struct opgap_consumer *consumer, struct opgap_anchor (*clock)(const struct opgap_arena *),
+                          enum opgap_drain_mode mode);
 /* Writes the END chunk. */
 int opgap_consumer_end(struct opgap_consumer *consumer, const char *how, int exit_status);
 

@@ -319,7 +319,7 @@ static bool drain_arena(struct process *process, struct opgap_arena *arena, bool
       opgap_consumer_init(scratch, arena, process->rows, process->row_count, tail_sink, process);
   arena->chunk_sequence = process->last_sequence;
   opgap_walk_chunks(process->bytes, process->size, sizeof(struct opgap_file_header), visit_skip, NULL, consumer);
-  long records = opgap_consumer_drain(consumer, opgap_recover_anchor(arena), OPGAP_DRAIN_DEAD);
+  long records = opgap_consumer_drain(consumer, opgap_recover_anchor, OPGAP_DRAIN_DEAD);
   uint32_t end = atomic_load(&arena->end);
   const char *how = alive                      ? "running"
                     : end == OPGAP_ARENA_CLEAN ? "clean"

@@ -273,7 +273,7 @@ static int fold_arena(struct opgap_arena *arena, struct fold *fold, void *scratc
     opgap_walk_chunks(bytes, (uint64_t)size, sizeof(struct opgap_file_header), visit_position, NULL, fold);
     arena->chunk_sequence = fold->last_sequence;
     if (ftruncate(fold->fd, (off_t)fold->end) == 0 &&
-        opgap_consumer_drain(fold->consumer, opgap_recover_anchor(arena), OPGAP_DRAIN_DEAD) >= 0) {
+        opgap_consumer_drain(fold->consumer, opgap_recover_anchor, OPGAP_DRAIN_DEAD) >= 0) {
       uint32_t end = atomic_load(&arena->end);
       const char *how = end == OPGAP_ARENA_CLEAN ? "clean" : end == OPGAP_ARENA_EXEC ? "exec" : "killed";
       result = opgap_consumer_end(fold->consumer, how, arena->exit_status) == 0 ? 0 : -1;

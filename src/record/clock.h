@@ -38,5 +38,7 @@ static inline uint64_t opgap_ticks(void)
 void opgap_clock_select(bool force_clock);
 /* Takes both clocks together; the best of a few tries. */
 struct opgap_anchor opgap_clock_anchor(void);
+/* The same, as the consumer's clock. */
+struct opgap_anchor opgap_clock_anchor_for(const struct opgap_arena *unused);
 
 #endif

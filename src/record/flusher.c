@@ -14,6 +14,7 @@
 #include "format/reader.h"
 #include "record/internal.h"
 #include "record/raw.h"
+#include "record/schedule.h"
 
 #define INLINE_DRAIN_BYTES (8u * OPGAP_SEGMENT_BYTES) /* waiting in one ring before a single thread drains itself */
 #define PERIOD_NS 100000000u /* of samples and polls, and the longest wait while there is work */
@@ -142,10 +143,18 @@ long opgap_drain_now(enum opgap_drain_mode mode)
     return -1;
   if (opgap_gpu_drain)
     opgap_gpu_drain();
-  return opgap_consumer_drain(opgap_state->consumer, opgap_clock_anchor(), mode);
+  return opgap_consumer_drain(opgap_state->consumer, opgap_clock_anchor_for, mode);
 }
 
 /* ---- producers ---- */
+
+void opgap_session_wake(void)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  if (arena && atomic_load_explicit(&opgap_state->flusher, memory_order_acquire) &&
+      atomic_exchange(&arena->flusher_sleeps, 0)) /* F */
+    opgap_raw_futex_wake(&arena->flusher_sleeps);
+}
 
 /* zstd needs some KiB of stack: not on a signal stack, not on a small thread stack. */
 static bool on_main_stack(void)
@@ -159,9 +168,8 @@ void opgap_segment_filled(struct opgap_thread *thread)
 {
   struct opgap_state *state = opgap_state;
   if (atomic_load_explicit(&state->flusher, memory_order_acquire)) {
-    if (atomic_load_explicit(&state->arena->flusher_sleeps, memory_order_relaxed) &&
-        atomic_exchange(&state->arena->flusher_sleeps, 0)) /* F */
-      opgap_raw_futex_wake(&state->arena->flusher_sleeps);
+    if (atomic_load_explicit(&state->arena->flusher_sleeps, memory_order_relaxed))
+      opgap_session_wake();
     return;
   }
   uint64_t waiting = atomic_load_explicit(&thread->write_pos, memory_order_relaxed) -
@@ -371,7 +379,10 @@ static void *flusher_main(void *unused)
     atomic_store(&arena->flusher_sleeps, 1); /* F */
     if (rings_waiting() && atomic_exchange(&arena->flusher_sleeps, 0))
       continue;
-    opgap_raw_futex_wait(&arena->flusher_sleeps, 1, idle > IDLE_PERIODS ? 0 : PERIOD_NS);
+    uint64_t patience = opgap_schedule_tick(opgap_clock_ns());
+    if (idle <= IDLE_PERIODS && (patience == 0 || patience > PERIOD_NS))
+      patience = PERIOD_NS;
+    opgap_raw_futex_wait(&arena->flusher_sleeps, 1, patience);
     atomic_store(&arena->flusher_sleeps, 0);
   }
   return NULL;

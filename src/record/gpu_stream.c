@@ -35,7 +35,7 @@ void opgap_gpu_emit(unsigned event, uint32_t status, uint64_t start_ns, uint64_t
   if (atomic_load_explicit(&stream->write_pos, memory_order_relaxed) -
           atomic_load_explicit(&stream->read_pos, memory_order_relaxed) >
       4 * OPGAP_SEGMENT_BYTES)
-    opgap_consumer_drain(opgap_state->consumer, opgap_clock_anchor(), OPGAP_DRAIN_READY);
+    opgap_consumer_drain(opgap_state->consumer, opgap_clock_anchor_for, OPGAP_DRAIN_READY);
   unsigned head = is_span(event) ? 3 : 2;
   uint64_t *w = opgap_reserve(cell, head + count);
   if (w == NULL)

@@ -42,8 +42,7 @@ struct opgap_state {
   struct opgap_cell *gpu_cell;
   _Atomic uint32_t drain_lock; /* tid of the consumer, 0: nobody; futex */
   _Atomic uint32_t flusher;    /* 0 none, 1 runs */
-  _Atomic uint32_t grow_lock;
-  uint64_t file_bytes; /* of the trace, as we left it */
+  uint64_t file_bytes;         /* of the trace, as we left it */
   bool write_failed;
 };
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "record/internal.h"
-#include "record/raw.h"
 
 #define GROW_BYTES (64u * 1024u)
 
@@ -30,25 +29,16 @@ static uint32_t find(struct opgap_arena *arena, uint32_t id, uint32_t stop, uint
 
 static bool make_ready(struct opgap_arena *arena, uint32_t end)
 {
-  for (int tries = 0; tries < 1000; tries++) {
-    uint32_t ready = atomic_load_explicit(&arena->names_ready, memory_order_acquire);
-    if (end <= ready)
-      return true;
-    if (end > arena->names_size)
+  uint32_t ready = atomic_load_explicit(&arena->names_ready, memory_order_acquire);
+  while (end > ready) {
+    if (ready + GROW_BYTES > arena->names_size || !opgap_arena_grow((uint64_t)arena->names_offset + ready, GROW_BYTES))
       return false;
-    if (atomic_exchange_explicit(&opgap_state->grow_lock, 1, memory_order_acquire)) {
-      opgap_raw3(SYS_sched_yield, 0, 0, 0);
-      continue; /* another thread grows a region */
-    }
-    ready = atomic_load_explicit(&arena->names_ready, memory_order_relaxed);
-    bool ok = end <= ready || opgap_arena_grow((uint64_t)arena->names_offset + ready, GROW_BYTES);
-    if (ok && end > ready)
-      atomic_store_explicit(&arena->names_ready, ready + GROW_BYTES, memory_order_release);
-    atomic_store_explicit(&opgap_state->grow_lock, 0, memory_order_release);
-    if (!ok)
-      return false;
+    /* another thread may have allocated the same memory: one of us raises the counter */
+    if (atomic_compare_exchange_strong_explicit(&arena->names_ready, &ready, ready + GROW_BYTES, memory_order_acq_rel,
+                                                memory_order_acquire))
+      ready += GROW_BYTES;
   }
-  return false;
+  return true;
 }
 
 /* Room for one entry; 0 when the table is full. */

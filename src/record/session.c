@@ -16,6 +16,7 @@
 #include "format/recover.h"
 #include "record/internal.h"
 #include "record/raw.h"
+#include "record/schedule.h"
 
 #define PAGE 4096u
 #define FIRST_SEGMENTS 12u
@@ -149,19 +150,17 @@ bool opgap_arena_grow(uint64_t offset, uint64_t bytes)
   return arena->ring_file[0] == 0 || grow_by_file(first, end - first);
 }
 
-/* Makes `count` more units of a region ready; the region's counter is raised after the memory is there. */
+/* Makes up to `count` more units of a region ready.  Allocating the same memory twice is harmless, so threads that grow
+ * at once need no lock; the counter is raised after the memory is there. */
 static bool grow_region(_Atomic uint32_t *ready, uint32_t limit, uint64_t offset, uint64_t unit, uint32_t count)
 {
-  if (atomic_exchange_explicit(&opgap_state->grow_lock, 1, memory_order_acquire))
-    return false; /* another thread grows: the caller looks again or counts a loss */
-  uint32_t now = atomic_load_explicit(ready, memory_order_relaxed);
+  uint32_t now = atomic_load_explicit(ready, memory_order_acquire);
   if (count > limit - now)
     count = limit - now;
-  bool ok = count > 0 && opgap_arena_grow(offset + now * unit, count * unit);
-  if (ok)
-    atomic_store_explicit(ready, now + count, memory_order_release);
-  atomic_store_explicit(&opgap_state->grow_lock, 0, memory_order_release);
-  return ok;
+  if (count == 0 || !opgap_arena_grow(offset + now * unit, count * unit))
+    return false;
+  atomic_compare_exchange_strong_explicit(ready, &now, now + count, memory_order_release, memory_order_relaxed);
+  return true;
 }
 
 bool opgap_grow_segments(uint32_t count)
@@ -682,7 +681,8 @@ void opgap_session_start(const struct opgap_event *hook_events, unsigned hook_co
     if (opgap_gpu_start && (opgap_config.groups & (OPGAP_GROUP_cuda | OPGAP_GROUP_nvtx)))
       opgap_gpu_start();
     opgap_cell = before;
-    opgap_active = opgap_config.groups; /* last: from here on hooks record */
+    if (opgap_schedule_start(opgap_config.groups)) /* last: from here on hooks record */
+      opgap_session_threads();
     return;
   }
   opgap_cell = before;

@@ -22,6 +22,9 @@ void opgap_session_start(const struct opgap_event *hook_events, unsigned hook_co
                          unsigned counter_count);
 /* The program is about to create a thread: starts the flusher if it does not run.  Not async-signal-safe. */
 void opgap_session_threads(void);
+/* Something outside the rings waits for the consumer (a full GPU buffer): wakes the flusher if it sleeps.  Any thread;
+ * one futex call at most. */
+void opgap_session_wake(void);
 /* The calling thread's end is near (key destructor): its slot is given back once the kernel thread is gone. */
 void opgap_thread_dying(void);
 /* Called in the parent around fork-like calls is not needed; in the child the wiped cell does the work.  This one tells

@@ -13,6 +13,7 @@ __thread struct opgap_cell *opgap_cell __attribute__((tls_model("initial-exec"))
 static __thread struct opgap_cell *vfork_cell __attribute__((tls_model("initial-exec")));
 
 #define GROW_SLOTS 16u
+#define DYING_BATCH 16u
 
 /* A new thread with the tid of a dying one proves that the old one is gone. */
 static void end_predecessor(struct opgap_arena *arena, int tid)
@@ -116,8 +117,10 @@ void opgap_thread_dying(void)
   if (cell == NULL || cell->thread == NULL)
     return;
   uint32_t live = OPGAP_SLOT_LIVE;
-  atomic_compare_exchange_strong_explicit(&cell->thread->state, &live, OPGAP_SLOT_DYING, memory_order_release,
-                                          memory_order_relaxed); /* D */
+  if (atomic_compare_exchange_strong_explicit(&cell->thread->state, &live, OPGAP_SLOT_DYING, memory_order_release,
+                                              memory_order_relaxed) && /* D */
+      atomic_fetch_add_explicit(&opgap_state->arena->dying, 1, memory_order_relaxed) % DYING_BATCH == DYING_BATCH - 1)
+    opgap_session_wake(); /* the others of the batch are gone by now: their slots can be used again */
 }
 
 void opgap_vfork_enter(void)

@@ -14,6 +14,7 @@
 #include "format/recover.h"
 #include "record/internal.h"
 #include "record/record.h"
+#include "record/schedule.h"
 #include "record/session.h"
 
 enum { EV_CALL = OPGAP_FIRST_HOOK, EV_COUNTED };
@@ -420,6 +421,101 @@ START_TEST(loss_is_counted)
 }
 END_TEST
 
+/* ---- many short threads: slots and segments are used again ---- */
+
+#define SHORT_THREADS 3000
+
+static void *short_thread(void *argument)
+{
+  (void)argument;
+  for (uint64_t i = 0; i < 5; i++)
+    call(i);
+  opgap_count(opgap_self(), 0, 10);
+  opgap_thread_dying();
+  return NULL;
+}
+
+static void body_short_threads(void)
+{
+  start();
+  opgap_session_threads();
+  for (int i = 0; i < SHORT_THREADS; i++) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, short_thread, NULL) != 0)
+      _exit(1);
+    pthread_join(thread, NULL);
+  }
+  uint32_t slots = atomic_load(&opgap_state->arena->slots_high);
+  opgap_session_end(0);
+  _exit(slots < 1000 ? 0 : 2);
+}
+
+START_TEST(short_threads)
+{
+  make_folder();
+  int status = run_child(body_short_threads);
+  ck_assert(WIFEXITED(status));
+  ck_assert_int_eq(WEXITSTATUS(status), 0);
+  struct opgap_trace *trace = open_trace();
+  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+  uint64_t calls = 0, counted = 0;
+  for (unsigned s = 0; s < info->stream_count; s++) {
+    struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
+    const struct opgap_record *record;
+    while ((record = opgap_cursor_next(cursor)) != NULL) {
+      calls += record->event == EV_CALL;
+      if (record->event == OPGAP_EV_COUNTER)
+        counted += record->field[0];
+    }
+    opgap_cursor_close(cursor);
+  }
+  ck_assert_uint_eq(info->lost_records, 0);
+  ck_assert_uint_eq(calls, 5 * SHORT_THREADS);
+  ck_assert_uint_eq(counted, SHORT_THREADS);
+  opgap_trace_close(trace);
+  remove_folder();
+}
+END_TEST
+
+/* ---- schedule ---- */
+
+START_TEST(schedule_windows)
+{
+  struct opgap_schedule every = {0}, two = {.wait = 1, .warmup = 2, .active = 3, .repeat = 2};
+  for (uint64_t step = 0; step < 20; step++) {
+    ck_assert(opgap_schedule_has(&every, step));
+    ck_assert_int_eq(opgap_schedule_has(&two, step), (step >= 3 && step < 6) || (step >= 9 && step < 12));
+  }
+  two.repeat = 0;
+  ck_assert(opgap_schedule_has(&two, 6 * 1000 + 5));
+  ck_assert(!opgap_schedule_has(&two, 6 * 1000 + 2));
+}
+END_TEST
+
+static void body_schedule(void)
+{
+  setenv("OPGAP_SCHEDULE", "wait=1,warmup=0,active=2,repeat=1", 1);
+  opgap_session_start(hooks, 2, counters, 1);
+  for (uint64_t step = 0, number = 0; step < 6; step++) {
+    if (opgap_active & OPGAP_GROUP_io)
+      call(number++);
+    opgap_schedule_step();
+  }
+  opgap_session_end(0);
+  _exit(0);
+}
+
+START_TEST(schedule_records_active_steps)
+{
+  make_folder();
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_schedule)), 0);
+  struct opgap_trace *trace = open_trace();
+  ck_assert_uint_eq(all_calls(trace, 0), 2);
+  opgap_trace_close(trace);
+  remove_folder();
+}
+END_TEST
+
 /* ---- damage costs only itself ---- */
 
 START_TEST(damaged_file)
@@ -468,6 +564,9 @@ int main(void)
   tcase_add_test(tests, ops_and_counters);
   tcase_add_test(tests, loss_is_counted);
   tcase_add_test(tests, damaged_file);
+  tcase_add_test(tests, short_threads);
+  tcase_add_test(tests, schedule_windows);
+  tcase_add_test(tests, schedule_records_active_steps);
   suite_add_tcase(suite, tests);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_NORMAL);

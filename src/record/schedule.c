@@ -1,0 +1,61 @@
+#include "record/schedule.h"
+
+#include "record/internal.h"
+
+static uint64_t opens_ns, closes_ns; /* CLOCK_MONOTONIC; 0: no such limit */
+static _Atomic uint64_t steps;       /* ended so far in this process */
+static _Atomic uint32_t time_open;   /* inside delay and duration */
+
+bool opgap_schedule_has(const struct opgap_schedule *schedule, uint64_t step)
+{
+  if (schedule->active == 0)
+    return true;
+  uint64_t cycle = (uint64_t)schedule->wait + schedule->warmup + schedule->active;
+  if (schedule->repeat && step / cycle >= schedule->repeat)
+    return false;
+  return step % cycle >= (uint64_t)schedule->wait + schedule->warmup;
+}
+
+static void apply(void)
+{
+  bool on = atomic_load(&time_open) && opgap_schedule_has(&opgap_config.settings.schedule, atomic_load(&steps));
+  __atomic_store_n(&opgap_active, on ? opgap_config.groups : (uint32_t)OPGAP_GROUP_process, __ATOMIC_RELAXED);
+}
+
+bool opgap_schedule_start(uint32_t groups)
+{
+  const struct opgap_settings *settings = &opgap_config.settings;
+  uint64_t now = opgap_clock_ns();
+  opgap_config.groups = groups;
+  opens_ns = settings->delay_ns ? now + settings->delay_ns : 0;
+  closes_ns = settings->duration_ns ? now + settings->delay_ns + settings->duration_ns : 0;
+  atomic_store(&time_open, opens_ns == 0);
+  apply();
+  return opens_ns || closes_ns;
+}
+
+void opgap_schedule_step(void)
+{
+  if (opgap_config.settings.schedule.active == 0 || opgap_active == 0)
+    return;
+  atomic_fetch_add(&steps, 1);
+  apply();
+}
+
+uint64_t opgap_schedule_tick(uint64_t now_ns)
+{
+  if (opens_ns && now_ns < opens_ns)
+    return opens_ns - now_ns;
+  if (closes_ns && now_ns >= closes_ns) {
+    closes_ns = opens_ns = 0;
+    atomic_store(&time_open, 0);
+    apply();
+    return 0;
+  }
+  if (opens_ns) {
+    opens_ns = 0;
+    atomic_store(&time_open, 1);
+    apply();
+  }
+  return closes_ns ? closes_ns - now_ns : 0;
+}
