@@ -47,6 +47,8 @@ enum opgap_cupti_kind {
 #define CUPTI_FLUSH_FORCED 1u
 #define CUPTI_DOMAIN_DRIVER 1
 #define CUPTI_DOMAIN_RUNTIME 2
+#define CUPTI_DOMAIN_RESOURCE 3
+#define CUPTI_RESOURCE_CONTEXT_CREATED 1
 #define CUPTI_THREAD_ID_SYSTEM 1 /* gettid instead of pthread_self */
 
 /* Runtime calls that only ask, and that frameworks make by the thousand; they are not recorded. */
@@ -59,6 +61,15 @@ enum opgap_cupti_kind {
   X(317, cudaStreamIsCapturing_v10000)                                                                                 \
   X(409, cudaStreamGetCaptureInfo_v2_v11030)                                                                           \
   X(410, cudaStreamGetCaptureInfo_v2_ptsz_v11030)
+
+/* The driver's launch calls: Triton and NCCL launch by them, and without a record of the call a kernel has no launch.
+ */
+#define CUPTI_DRIVER_LAUNCHES(X)                                                                                       \
+  X(307, cuLaunchKernel)                                                                                               \
+  X(442, cuLaunchKernel_ptsz)                                                                                          \
+  X(477, cuLaunchCooperativeKernel)                                                                                    \
+  X(652, cuLaunchKernelEx)                                                                                             \
+  X(653, cuLaunchKernelEx_ptsz)
 
 /* CUpti_ActivityKernel4 (CUDA 9) to Kernel10 (CUDA 13). */
 struct cupti_kernel {
@@ -199,6 +210,8 @@ typedef uint64_t (*cupti_timestamp_fn)(void);
   X(1, cuptiActivityFlushAll, (uint32_t flag))                                                                         \
   X(1, cuptiGetTimestamp, (uint64_t * timestamp))                                                                      \
   X(1, cuptiGetCallbackName, (int domain, uint32_t cbid, const char **name))                                           \
+  X(1, cuptiEnableCallback, (uint32_t enable, void *subscriber, int domain, uint32_t cbid))                            \
+  X(0, cuptiActivityEnableDriverApi, (uint32_t cbid, uint8_t enable))                                                  \
   X(0, cuptiActivityRegisterTimestampCallback, (cupti_timestamp_fn now))                                               \
   X(0, cuptiActivityEnableRuntimeApi, (uint32_t cbid, uint8_t enable))                                                 \
   X(0, cuptiSetThreadIdType, (int type))

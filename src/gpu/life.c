@@ -17,8 +17,9 @@
  *   1. CUPTI is called only in state ATTACHED, or on the way there, with the life lock held.
  *   2. Nothing here initialises CUDA, synchronises it, or creates a context, stream or event.
  *   3. After ENDED CUPTI is never called again: CUDA may be torn down.
- *   4. At exit, the flush runs in an atexit handler registered when the first buffer went out.  CUDA's own handlers
+ *   4. At exit, the flush runs in an atexit handler registered when CUDA has made a context.  CUDA's own handlers
  *      were registered before, so they run after it.
+ *   5. The interposed CUDA calls record (OPGAP_GROUP_cudart) exactly while "cuda" is on and CUPTI does not.
  */
 #include "gpu/life.h"
 
@@ -44,7 +45,7 @@
 #define EXIT_PATIENCE_NS 50000000u   /* for kernels in flight at exit */
 #define LOCK_PATIENCE_NS 1000000000u /* another user's call is never held up longer */
 #define HELPER_STACK (512u * 1024u)
-#define POLLS_BEFORE_LATE 10u /* a second after libcuda appeared */
+#define EXIT_HANDLERS 8 /* one a context; more are not needed to be the last one registered */
 
 enum life_state { LIFE_ABSENT, LIFE_ATTACHED, LIFE_YIELDED, LIFE_FAILED, LIFE_ENDED };
 
@@ -56,14 +57,13 @@ static struct {
   void *subscriber; /* lock */
   bool enabled;     /* kinds are on; lock */
   bool helper_runs; /* lock */
-  _Atomic bool exit_registered, injected, any_record;
+  _Atomic bool any_record;
+  _Atomic int exit_handlers;
   _Atomic uint32_t bell;      /* futex: rings the helper */
   _Atomic uint32_t sleeps;    /* the helper sleeps without a timer */
   _Atomic uint64_t retake_at; /* ns; 0: not */
-  unsigned polls_with_cuda;
 } life;
 
-bool opgap_gpu_attach_wanted;
 static _Atomic bool started; /* the library was preloaded */
 
 /* ---- lock and process ---- */
@@ -105,7 +105,6 @@ static void ensure_process(void)
   if (atomic_load_explicit(&life.pid, memory_order_relaxed) == pid)
     return;
   memset(&life, 0, sizeof life);
-  opgap_gpu_attach_wanted = false;
   opgap_gpu_buffers_reset();
   opgap_gpu_clock_reset();
   opgap_gpu_decode_reset();
@@ -115,6 +114,18 @@ static void ensure_process(void)
 static bool wanted(void)
 {
   return (__atomic_load_n(&opgap_active, __ATOMIC_RELAXED) & OPGAP_GROUP_cuda) != 0;
+}
+
+/* Invariant 5.  The core stores opgap_active as a whole at any time (a schedule, the end), so this only ever adds the
+ * bit to a value that has "cuda", and is repeated by every poll. */
+static void switch_interposition(void)
+{
+  uint32_t active = __atomic_load_n(&opgap_active, __ATOMIC_RELAXED), next;
+  do {
+    bool by_hooks = (active & OPGAP_GROUP_cuda) != 0 && !(state_now() == LIFE_ATTACHED && life.enabled);
+    next = by_hooks ? active | OPGAP_GROUP_cudart : active & ~(uint32_t)OPGAP_GROUP_cudart;
+  } while (next != active &&
+           !__atomic_compare_exchange_n(&opgap_active, &active, next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }
 
 /* ---- kinds ---- */
@@ -135,6 +146,15 @@ static void quiet_runtime_calls(void)
 #undef X
 }
 
+static void driver_launches(uint8_t enable)
+{
+  if (opgap_cupti.cuptiActivityEnableDriverApi == NULL)
+    return; /* all driver calls or none: none */
+#define X(cbid, name) opgap_cupti.cuptiActivityEnableDriverApi(cbid, enable);
+  CUPTI_DRIVER_LAUNCHES(X)
+#undef X
+}
+
 /* CUPTI_OK, or the error of the kind that nothing works without. */
 static int enable_kinds(void)
 {
@@ -144,14 +164,17 @@ static int enable_kinds(void)
     if (default_kinds[i] == CUPTI_KIND_CONCURRENT_KERNEL)
       kernel_result = result; /* the others may be missing on a device or in an older CUPTI */
   }
-  if (kernel_result == CUPTI_OK)
-    quiet_runtime_calls();
   life.enabled = kernel_result == CUPTI_OK;
+  if (life.enabled) {
+    quiet_runtime_calls();
+    driver_launches(1);
+  }
   return kernel_result;
 }
 
 static void disable_kinds(void)
 {
+  driver_launches(0);
   for (unsigned i = DEFAULT_KINDS; i-- > 0;)
     opgap_cupti.cuptiActivityDisable(default_kinds[i]);
   life.enabled = false;
@@ -180,12 +203,16 @@ static const char *failure_text(int result)
   }
 }
 
+static void exit_handler(void);
+
+/* The only callback: CUDA has made a context, so its exit handlers stand. */
 static void subscriber_callback(void *user, int domain, uint32_t cbid, const void *data)
 {
-  (void)user; /* no callback is ever enabled: subscribing only says that CUPTI is taken */
-  (void)domain;
-  (void)cbid;
+  (void)user;
   (void)data;
+  if (domain == CUPTI_DOMAIN_RESOURCE && cbid == CUPTI_RESOURCE_CONTEXT_CREATED &&
+      atomic_fetch_add_explicit(&life.exit_handlers, 1, memory_order_relaxed) < EXIT_HANDLERS)
+    atexit(exit_handler);
 }
 
 static int attach_cupti(void)
@@ -193,6 +220,7 @@ static int attach_cupti(void)
   int result = opgap_cupti.cuptiSubscribe(&life.subscriber, subscriber_callback, NULL);
   if (result != CUPTI_OK)
     return result;
+  opgap_cupti.cuptiEnableCallback(1, life.subscriber, CUPTI_DOMAIN_RESOURCE, CUPTI_RESOURCE_CONTEXT_CREATED);
   if (opgap_cupti.cuptiSetThreadIdType != NULL)
     opgap_cupti.cuptiSetThreadIdType(CUPTI_THREAD_ID_SYSTEM);
   opgap_gpu_buffers_close(false);
@@ -239,7 +267,6 @@ static void detach_cupti(void)
 
 /* ---- helper ---- */
 
-void opgap_gpu_wake_helper(void);
 static void ring(void)
 {
   atomic_fetch_add_explicit(&life.bell, 1, memory_order_release);
@@ -267,6 +294,7 @@ static bool helper_round(void)
         disable_kinds();
       else
         enable_kinds();
+      switch_interposition();
     }
     if (opgap_gpu_buffers_filling() > 0)
       flush();
@@ -294,13 +322,9 @@ static void *helper_main(void *unused)
   return NULL;
 }
 
-static void exit_handler(void);
-
 void opgap_gpu_wake_helper(void)
 {
   atomic_store_explicit(&life.any_record, true, memory_order_relaxed);
-  if (!atomic_exchange_explicit(&life.exit_registered, true, memory_order_relaxed))
-    atexit(exit_handler);
   if (atomic_exchange_explicit(&life.sleeps, 0, memory_order_seq_cst) != 0)
     ring();
 }
@@ -335,7 +359,6 @@ static void attach(void)
   if (!lock_life(LOCK_PATIENCE_NS))
     return;
   if (state_now() == LIFE_ABSENT || state_now() == LIFE_YIELDED) {
-    opgap_gpu_attach_wanted = false;
     const char *reason = opgap_cupti_bind();
     int result = reason ? CUPTI_UNKNOWN : attach_cupti();
     if (result == CUPTI_OK) {
@@ -346,6 +369,7 @@ static void attach(void)
     } else {
       fail(reason ? reason : failure_text(result));
     }
+    switch_interposition();
   }
   unlock_life();
 }
@@ -405,16 +429,7 @@ void opgap_gpu_poll(void)
   int state = state_now();
   if (state == LIFE_ATTACHED && wanted() != life.enabled)
     ring();
-  if (state == LIFE_ABSENT && wanted() && !opgap_gpu_attach_wanted && opgap_gpu_library_loaded("libcuda.so") &&
-      ++life.polls_with_cuda >= POLLS_BEFORE_LATE)
-    opgap_gpu_attach_wanted = true;
-}
-
-void opgap_gpu_attach_late(void)
-{
-  ensure_process();
-  if (state_now() == LIFE_ABSENT)
-    attach_unseen();
+  switch_interposition(); /* CUDA that never calls us (another tool's injection) is seen by its interposed calls */
 }
 
 /* libcuda calls this inside cuInit: CUDA_INJECTION64_PATH, documented with CUPTI's injection samples. */
@@ -424,7 +439,6 @@ int InitializeInjection(void)
   if (!atomic_load_explicit(&started, memory_order_relaxed))
     return 1;
   ensure_process();
-  atomic_store_explicit(&life.injected, true, memory_order_relaxed);
   if (state_now() == LIFE_ABSENT && (opgap_settings == NULL || (opgap_settings->hooks & OPGAP_GROUP_cuda) != 0))
     attach_unseen();
   return 1;
@@ -441,6 +455,7 @@ void opgap_gpu_foreign_enter(void)
   if (released) {
     detach_cupti();
     set_state(LIFE_YIELDED);
+    switch_interposition();
   }
   opgap_vfork_leave();
   unlock_life();

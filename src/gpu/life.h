@@ -7,13 +7,9 @@
 /* A buffer went out: the helper must flush from now on.  Any thread. */
 void opgap_gpu_wake_helper(void);
 
-/* Another user of CUPTI calls one of its process-wide functions.  enter: before the real call; hands CUPTI over.
- * leave: after it; `holds` tells whether that user holds CUPTI now.  The program's threads. */
+/* Another user of CUPTI calls one of its process-wide functions (src/hooks/cupti.c).  enter: before the real call;
+ * hands CUPTI over. leave: after it; `holds` tells whether that user holds CUPTI now.  The program's threads. */
 void opgap_gpu_foreign_enter(void);
 void opgap_gpu_foreign_leave(bool holds);
-
-/* Set when CUDA runs but has not called us: the next hooked CUDA call on a program's thread attaches. */
-extern bool opgap_gpu_attach_wanted;
-void opgap_gpu_attach_late(void);
 
 #endif

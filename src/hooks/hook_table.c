@@ -17,6 +17,17 @@ enum {
   FREE = OPGAP_EVENT_FREE
 };
 
+/* a row's group as users know it: cudart is the part of cuda that CUPTI can stand in for */
+#define NAME_OF_alloc "alloc"
+#define NAME_OF_copy "copy"
+#define NAME_OF_io "io"
+#define NAME_OF_net "net"
+#define NAME_OF_sync "sync"
+#define NAME_OF_thread "thread"
+#define NAME_OF_process "process"
+#define NAME_OF_cuda "cuda"
+#define NAME_OF_cudart "cuda"
+
 #define OBJECT_CODING(flags) (((flags)&OBJECT_NAME) ? OPGAP_NAME : OPGAP_DELTA)
 #define EVENT(group, flags_, name_, kind_, more)                                                                       \
   {.id = OPGAP_HOOK_ID_##name_,                                                                                        \
@@ -24,7 +35,7 @@ enum {
    .field_count = 2,                                                                                                   \
    .flags = OPGAP_EVENT_HOOK | (flags_) | (more),                                                                      \
    .name = #name_,                                                                                                     \
-   .category = #group,                                                                                                 \
+   .category = NAME_OF_##group,                                                                                        \
    .status = "errno",                                                                                                  \
    .fields = {{"object", OBJECT_CODING(flags_)}, {"value", OPGAP_PLAIN}}},
 
@@ -45,7 +56,7 @@ static const uint16_t counters[] = {
 
 /* An X-macro row: name, group, base, kind, and the doc line, which comes last.  Aliases have none. */
 #define INFO(name_, group_, base_, kind_, doc_)                                                                        \
-  {.name = #name_, .group = #group_, .base = base_, .doc = doc_, .kind = OPGAP_HOOK_##kind_},
+  {.name = #name_, .group = NAME_OF_##group_, .base = base_, .doc = doc_, .kind = OPGAP_HOOK_##kind_},
 static const struct opgap_hook_info infos[] = {
 #define OPGAP_SPAN(group, flags, type, name, params, args, object, value, status, doc) INFO(name, group, "", SPAN, doc)
 #define OPGAP_SPAN_AFTER(group, flags, type, name, params, args, object, value, status, doc)                           \

@@ -41,6 +41,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hooks/cuda_types.h"
 #include "hooks/hook_ids.h"
 #include "hooks/hook_table.h"
 #include "record/record.h"

@@ -237,6 +237,14 @@ void fake_report_memory(const struct fake_memory *memory)
     tool->memory(memory);
 }
 
+void fake_make_context(int device)
+{
+  static atomic_flag made[DEVICES];
+  const struct fake_tool *tool = atomic_load(&the_tool);
+  if (!atomic_flag_test_and_set(&made[device]) && tool != NULL)
+    tool->context();
+}
+
 /* ---- memory ---- */
 
 static void note_block(char *at, size_t bytes, int kind)

@@ -41,6 +41,8 @@ static bool start(void)
 {
   if (atomic_load(&ready) == 0)
     atomic_store(&ready, cuInit(0) == 0 ? 1 : -1);
+  if (atomic_load(&ready) == 1)
+    fake_make_context(current_device);
   return atomic_load(&ready) == 1;
 }
 

@@ -73,6 +73,9 @@ static bool kinds[KINDS];
 static request_fn request;
 static complete_fn complete;
 static void *subscriber;
+static void (*callback)(void *, int, uint32_t, const void *);
+static void *callback_user;
+static bool context_callback;
 static uint64_t (*own_clock)(void);
 static uint8_t *buffer;
 static size_t buffer_size, buffer_used;
@@ -394,6 +397,13 @@ static void on_memory(const struct fake_memory *m)
   add(r, sizeof r, m->at, 0);
 }
 
+/* CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED (cupti_callbacks.h) */
+static void on_context(void)
+{
+  if (callback != NULL && context_callback)
+    callback(callback_user, 3, 1, NULL);
+}
+
 static bool whole_graphs(void)
 {
   return kinds[KIND_GRAPH];
@@ -417,7 +427,7 @@ static void report_devices(void)
   }
 }
 
-static const struct fake_tool tool = {on_api, on_work, on_sync, on_memory, whole_graphs};
+static const struct fake_tool tool = {on_api, on_work, on_sync, on_memory, whole_graphs, on_context};
 
 /* ---- the interface ---- */
 
@@ -456,10 +466,9 @@ int cuptiGetTimestamp(uint64_t *now)
   *now = own_clock ? own_clock() : shown(fake_now());
   return OK;
 }
-API int cuptiSubscribe(void **handle, void *callback, void *user);
-int cuptiSubscribe(void **handle, void *callback, void *user)
+API int cuptiSubscribe(void **handle, void (*function)(void *, int, uint32_t, const void *), void *user);
+int cuptiSubscribe(void **handle, void (*function)(void *, int, uint32_t, const void *), void *user)
 {
-  (void)user;
   check_teardown("cuptiSubscribe");
   if (!driver())
     return UNKNOWN;
@@ -467,8 +476,20 @@ int cuptiSubscribe(void **handle, void *callback, void *user)
     return (int)option("subscribe");
   if (subscriber != NULL)
     return MULTIPLE;
-  *handle = subscriber = callback ? callback : (void *)&subscriber;
+  *handle = subscriber = &subscriber;
+  callback = function;
+  callback_user = user;
+  context_callback = false;
   fake_set_tool(&tool);
+  return OK;
+}
+API int cuptiEnableCallback(uint32_t enable, void *handle, int domain, uint32_t cbid);
+int cuptiEnableCallback(uint32_t enable, void *handle, int domain, uint32_t cbid)
+{
+  if (handle == NULL || handle != subscriber)
+    return INVALID_PARAMETER;
+  if (domain == 3 && cbid == 1)
+    context_callback = enable != 0;
   return OK;
 }
 API int cuptiUnsubscribe(void *handle);
@@ -478,6 +499,7 @@ int cuptiUnsubscribe(void *handle)
   if (handle == NULL || handle != subscriber)
     return INVALID_PARAMETER;
   subscriber = NULL;
+  callback = NULL;
   return OK;
 }
 API int cuptiActivityEnable(int kind);

@@ -82,6 +82,7 @@ struct fake_tool {
   void (*sync)(const struct fake_sync *);
   void (*memory)(const struct fake_memory *);
   bool (*whole_graphs)(void); /* graphs are reported whole */
+  void (*context)(void);      /* a context was made */
 };
 
 /* A number from the environment variable, or `otherwise`. */
@@ -116,6 +117,8 @@ FAKE_EXPORT void fake_stream_wait(struct fake_stream *stream, uint64_t until);
 FAKE_EXPORT uint64_t fake_device_idle_at(int device);
 FAKE_EXPORT void fake_report_sync(const struct fake_sync *sync);
 FAKE_EXPORT void fake_report_memory(const struct fake_memory *memory);
+/* The runtime makes a device's primary context at the first call that needs one. */
+FAKE_EXPORT void fake_make_context(int device);
 
 FAKE_EXPORT void *fake_memory_new(size_t bytes, bool pinned_host);
 FAKE_EXPORT size_t fake_memory_free(void *at);

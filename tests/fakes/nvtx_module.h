@@ -74,7 +74,7 @@ static void nvtx_initialise(void)
 #define NVTX_VOID(table, index, type, ...)                                                                             \
   (nvtx_initialise(), table[index] ? ((type)table[index])(__VA_ARGS__) : (void)0)
 #define nvtxMarkA(m) NVTX_VOID(nvtx_core, 2, void (*)(const char *), m)
-#define nvtxRangeStartA(m) NVTX_CALL(nvtx_core, 5, nvtxRangeId_t(*)(const char *), 0, m)
+#define nvtxRangeStartA(m) NVTX_CALL(nvtx_core, 5, nvtxRangeId_t (*)(const char *), 0, m)
 #define nvtxRangeEnd(id) NVTX_VOID(nvtx_core, 7, void (*)(nvtxRangeId_t), id)
 #define nvtxRangePushEx(a) NVTX_CALL(nvtx_core, 8, int (*)(const nvtxEventAttributes_t *), -2, a)
 #define nvtxRangePushA(m) NVTX_CALL(nvtx_core, 9, int (*)(const char *), -2, m)
@@ -85,6 +85,6 @@ static void nvtx_initialise(void)
   NVTX_CALL(nvtx_core2, 4, int (*)(nvtxDomainHandle_t, const nvtxEventAttributes_t *), -2, d, a)
 #define nvtxDomainRangePop(d) NVTX_CALL(nvtx_core2, 5, int (*)(nvtxDomainHandle_t), -2, d)
 #define nvtxDomainRegisterStringA(d, s)                                                                                \
-  NVTX_CALL(nvtx_core2, 10, nvtxStringHandle_t(*)(nvtxDomainHandle_t, const char *), NULL, d, s)
-#define nvtxDomainCreateA(n) NVTX_CALL(nvtx_core2, 12, nvtxDomainHandle_t(*)(const char *), NULL, n)
+  NVTX_CALL(nvtx_core2, 10, nvtxStringHandle_t (*)(nvtxDomainHandle_t, const char *), NULL, d, s)
+#define nvtxDomainCreateA(n) NVTX_CALL(nvtx_core2, 12, nvtxDomainHandle_t (*)(const char *), NULL, n)
 #endif

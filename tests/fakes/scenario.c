@@ -2,8 +2,8 @@
  *
  *   gpu_scenario NAME [COUNT] [GAP_US]
  *
- * Prints what it did: "kernels N", "gap_ns TOTAL" (between the end of each kernel and the launch of the next, measured on
- * the same clock), so that a test can compare the report with the truth.
+ * Prints what it did: "kernels N", "gap_ns TOTAL" (between the end of each kernel and the launch of the next, measured
+ * on the same clock), so that a test can compare the report with the truth.
  */
 #include "cuda_subset.h"
 

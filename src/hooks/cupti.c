@@ -1,0 +1,56 @@
+/* Another user of CUPTI in the same process (torch.profiler, PAPI): its process-wide calls come through here.
+ *
+ * CUPTI has one subscriber and one pair of buffer callbacks a process, so opgap lets go before such a call goes through
+ * and takes CUPTI back when the other is done.  opgap's own calls use the library's addresses and never come here.
+ *
+ * Context: the program's threads.  Arguments and results are the real function's.
+ */
+#include "hooks/hooks.h"
+
+/* Of src/gpu, when it is built in. */
+__attribute__((weak)) void opgap_gpu_foreign_enter(void);
+__attribute__((weak)) void opgap_gpu_foreign_leave(bool holds);
+
+#define OPGAP_BODY(group, type, name, params, ...) type name params;
+OPGAP_BODY(cuda, int, cuptiSubscribe, (void **subscriber, void *callback, void *user))
+OPGAP_BODY(cuda, int, cuptiSubscribe_v2, (void **subscriber, void *callback, void *user, void *parameters))
+OPGAP_BODY(cuda, int, cuptiUnsubscribe, (void *subscriber))
+OPGAP_BODY(cuda, int, cuptiActivityRegisterCallbacks, (void *request, void *complete))
+OPGAP_BODY(cuda, int, cuptiFinalize, (void))
+#undef OPGAP_BODY
+
+/* The real function must be there; `held`: whether the other holds CUPTI after the call. */
+#define GUARD(name, args, before, held)                                                                                \
+  if (!OPGAP_BOUND(name))                                                                                              \
+    return 15; /* CUPTI_ERROR_NOT_INITIALIZED */                                                                       \
+  if ((before) && opgap_gpu_foreign_enter)                                                                             \
+    opgap_gpu_foreign_enter();                                                                                         \
+  int result = opgap_real.name args;                                                                                   \
+  if (opgap_gpu_foreign_leave)                                                                                         \
+    opgap_gpu_foreign_leave(held);                                                                                     \
+  return result
+
+OPGAP_EXPORT int cuptiSubscribe(void **subscriber, void *callback, void *user)
+{
+  GUARD(cuptiSubscribe, (subscriber, callback, user), true, result == 0);
+}
+
+OPGAP_EXPORT int cuptiSubscribe_v2(void **subscriber, void *callback, void *user, void *parameters)
+{
+  GUARD(cuptiSubscribe_v2, (subscriber, callback, user, parameters), true, result == 0);
+}
+
+OPGAP_EXPORT int cuptiUnsubscribe(void *subscriber)
+{
+  GUARD(cuptiUnsubscribe, (subscriber), false, result != 0);
+}
+
+OPGAP_EXPORT int cuptiActivityRegisterCallbacks(void *request, void *complete)
+{
+  GUARD(cuptiActivityRegisterCallbacks, (request, complete), true, true);
+}
+
+OPGAP_EXPORT int cuptiFinalize(void)
+{
+  GUARD(cuptiFinalize, (), true, false);
+}
