@@ -268,7 +268,8 @@ int main(int argc, char **argv)
         right += train(batch->inputs[i], batch->labels[i], 0.01f, &loss);
       free(batch);
     }
-    printf("epoch %d: loss %.3f, accuracy %.3f\n", epoch + 1, (double)(loss / FILES), (double)right / FILES);
+    if ((epoch + 1) % 10 == 0 || epoch + 1 == loader.epochs)
+      printf("epoch %d: loss %.3f, accuracy %.3f\n", epoch + 1, (double)(loss / FILES), (double)right / FILES);
   }
   pthread_join(thread, NULL);
   return 0;
