@@ -352,7 +352,7 @@ static bool ends_with(const char *name, const char *suffix)
   return n >= s && strcmp(name + n - s, suffix) == 0;
 }
 
-/* Recovers path if it is the ring of a dead process whose trace lies in folder. */
+/* Recovers path if it is the ring of a dead process whose trace lies in folder; removes it if its trace is gone. */
 static int recover_orphan(const char *path, const char *folder)
 {
   uint64_t size;
@@ -361,7 +361,14 @@ static int recover_orphan(const char *path, const char *folder)
     return 0;
   size_t n = strlen(folder);
   int result = -1;
-  if (strncmp(arena->trace_file, folder, n) == 0 && arena->trace_file[n] == '/' && !opgap_arena_alive(arena))
+  bool terminated = memchr(arena->trace_file, 0, sizeof arena->trace_file) != NULL;
+  if (terminated && access(arena->trace_file, F_OK) != 0 && errno == ENOENT && !opgap_arena_alive(arena)) {
+    unlink(path);
+    munmap(arena, size);
+    return 0;
+  }
+  if (terminated && strncmp(arena->trace_file, folder, n) == 0 && arena->trace_file[n] == '/' &&
+      !opgap_arena_alive(arena))
     result = recover_mapped(arena, path);
   munmap(arena, size);
   return result == 0;

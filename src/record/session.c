@@ -252,10 +252,9 @@ static struct opgap_arena *try_folder(const char *folder, const char *stem, bool
     opgap_text_string(&text, ".ring");
     if (text.at == text.end)
       return NULL;
-    if (opgap_raw6(SYS_faccessat, AT_FDCWD, (long)path, 0, 0, 0, 0) == 0) {
-      opgap_recover_ring(path); /* our own former image, before exec */
+    /* a file of this name is the ring of our own former image, before exec */
+    if (opgap_raw6(SYS_faccessat, AT_FDCWD, (long)path, 0, 0, 0, 0) == 0 && opgap_recover_ring(path) != 0)
       continue;
-    }
     struct opgap_arena *arena = map_file(path, size);
     if (arena)
       return arena;
