@@ -96,6 +96,8 @@ static uint32_t intern_joined(int dirfd, const char *path)
   if (length <= 0)
     return opgap_intern(path, strlen(path));
   size_t at = (size_t)length;
+  if (strcmp(path, ".") == 0)
+    return opgap_intern(joined, at);
   if (joined[at - 1] != '/' && at < OPGAP_NAME_MAX)
     joined[at++] = '/';
   while (path[0] == '.' && path[1] == '/')

@@ -44,9 +44,9 @@ static inline bool is_clock(clockid_t clock)
         opgap_count_time(thread, OPGAP_COUNTER_##name, opgap_ticks() - timed);                                         \
       return result;                                                                                                   \
     }                                                                                                                  \
-    if (result != (busy)) {                                                                                            \
+    if (result != (busy)) { /* not tried, or an error */                                                               \
       result = opgap_real.name args;                                                                                   \
-      if (result != 0)                                                                                                 \
+      if (result != 0 && result != EOWNERDEAD)                                                                         \
         opgap_count_failed(thread, OPGAP_COUNTER_##name);                                                              \
       return result;                                                                                                   \
     }                                                                                                                  \
@@ -64,9 +64,19 @@ static inline uint64_t mutex_owner(const pthread_mutex_t *mutex)
   return (uint64_t)(unsigned)__atomic_load_n(&mutex->__data.__owner, __ATOMIC_RELAXED);
 }
 
+/* glibc's trylock of a robust mutex that is not recoverable leaves it locked (lock does not), so a robust one is only
+ * looked at: EBUSY if a living thread seems to hold it, else EINVAL, which means not tried. */
+static inline int try_mutex(pthread_mutex_t *mutex)
+{
+  enum { ROBUST = 16, OWNER_DIED = 0x40000000, OWNER = 0x3fffffff };
+  if (opgap_likely(!(__atomic_load_n(&mutex->__data.__kind, __ATOMIC_RELAXED) & ROBUST)))
+    return opgap_real.pthread_mutex_trylock(mutex);
+  int word = __atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED);
+  return (word & OWNER) && !(word & OWNER_DIED) ? EBUSY : EINVAL;
+}
+
 #define MUTEX_HOOK(name, params, args, valid)                                                                          \
-  LOCK_HOOK(name, params, args, mutex, valid, opgap_real.pthread_mutex_trylock(mutex), EBUSY, mutex_owner(mutex),      \
-            result)
+  LOCK_HOOK(name, params, args, mutex, valid, try_mutex(mutex), EBUSY, mutex_owner(mutex), result)
 MUTEX_HOOK(pthread_mutex_lock, (pthread_mutex_t * mutex), (mutex), true)
 MUTEX_HOOK(pthread_mutex_timedlock, (pthread_mutex_t * mutex, const struct timespec *until), (mutex, until),
            is_time(until))
