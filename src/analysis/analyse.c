@@ -1,0 +1,658 @@
+/* Drives an analysis: opens all streams, merges them by the time their records ended, hands each record to the parts,
+ * and lets the parts write the summary. */
+#include "analysis/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SETTLE_EVERY_NS 10000000ull
+#define GAPS_LISTED 50
+
+void opgap_summary_free(struct opgap_summary *summary)
+{
+  if (summary != NULL)
+    opgap_pool_free(summary->pool);
+}
+
+const char *opgap_op_kind_name(enum opgap_op_kind kind)
+{
+  static const char *const names[] = {"torch", "range", "call", "kernel", "memcpy", "memset"};
+  return names[kind];
+}
+
+/* ---- names ---- */
+
+static bool begins(const char *text, const char *with)
+{
+  return strncmp(text, with, strlen(with)) == 0;
+}
+
+static bool is_step_range(const char *text)
+{
+  if (strncasecmp(text, "step", 4) != 0)
+    return false;
+  for (text += 4; *text; text++)
+    if (strchr(" #:_0123456789", *text) == NULL)
+      return false;
+  return true;
+}
+
+static uint32_t flags_of(const char *text)
+{
+  uint32_t flags = 0;
+  if (text[0] == '/')
+    return NAME_FILE;
+  if (begins(text, "pipe:[") || begins(text, "socket:[") || begins(text, "anon_inode:"))
+    return NAME_PIPE;
+  if (begins(text, "Optimizer.step#"))
+    flags |= NAME_STEP;
+  if (begins(text, "enumerate(DataLoader)#"))
+    flags |= NAME_NEXT | (strstr(text, "MultiProcessing") != NULL ? NAME_MULTI : 0);
+  if (begins(text, "ProfilerStep"))
+    flags |= NAME_PROFILER;
+  if (begins(text, "autograd::engine::evaluate_function"))
+    flags |= NAME_BACKWARD;
+  if (begins(text, "nccl:") || begins(text, "gloo:") || begins(text, "mpi:") || begins(text, "ucc:") ||
+      begins(text, "c10d::"))
+    flags |= NAME_COMM;
+  if (is_step_range(text))
+    flags |= NAME_NVTX_STEP;
+  return flags;
+}
+
+static uint32_t intern(struct analysis *a, const char *text, size_t length)
+{
+  uint32_t id = opgap_strings_id(&a->strings, text, length);
+  while (a->name_flags_room <= id) {
+    a->name_flags_room = a->name_flags_room ? a->name_flags_room * 2 : 1024;
+    a->name_flags = opgap_xrealloc(a->name_flags, a->name_flags_room, sizeof *a->name_flags);
+  }
+  a->name_flags[id] = flags_of(analysis_text(a, id));
+  return id;
+}
+
+uint32_t analysis_string(struct analysis *a, const char *text)
+{
+  return intern(a, text, strlen(text));
+}
+
+uint32_t analysis_name_flags(struct analysis *a, uint32_t gid)
+{
+  return a->name_flags[gid];
+}
+
+/* ProfilerStep#1, ProfilerStep#2, ... are one op, as in torch.profiler's table. */
+static uint32_t intern_name(struct analysis *a, unsigned process, uint64_t name_id)
+{
+  size_t length = 0;
+  const char *text = a->source->name(a->source->context, process, name_id, &length);
+  if (begins(text, "ProfilerStep#"))
+    return analysis_string(a, "ProfilerStep*");
+  return intern(a, text, length);
+}
+
+uint32_t analysis_gid(struct analysis *a, unsigned process, uint64_t name_id)
+{
+  struct process *p = &a->processes[process];
+  if (name_id == 0)
+    return 0;
+  if (name_id >= p->name_limit)
+    return intern_name(a, process, name_id);
+  if (p->gid[name_id] == 0)
+    p->gid[name_id] = intern_name(a, process, name_id) + 1;
+  return p->gid[name_id] - 1;
+}
+
+struct thread *analysis_pthread(struct analysis *a, unsigned process, uint64_t pthread)
+{
+  uint32_t index = opgap_map_get(&a->processes[process].pthreads, (uint32_t)pthread, 0);
+  return index ? &a->threads[index - 1] : NULL;
+}
+
+/* ---- records ---- */
+
+static void add_hook(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_event *event,
+                     const struct opgap_record *r)
+{
+  bool named = hook->flags & OPGAP_EVENT_OBJECT_NAME;
+  uint64_t object = named ? analysis_gid(a, t->process, r->field[0]) : r->field[0];
+  bool blocking = hook->flags & OPGAP_EVENT_BLOCKING && r->end_ns > r->start_ns;
+  calls_add(a, t, hook, event, r);
+  if (hook->verb == VERB_ALLOC || hook->verb == VERB_FREE)
+    memory_call(a, t, hook, r, event->kind != OPGAP_SPAN || r->start_ns == r->end_ns);
+  timeline_call(a, t, hook, r, object, named);
+  breakdown_call(a, t, hook, r);
+  if (blocking) {
+    ops_add_blocked(t, r->depth, r->end_ns - r->start_ns);
+    gaps_call(a, t, hook, r);
+  }
+  if (!analysis_in_window(a, r->end_ns))
+    return;
+  if (named && analysis_name_flags(a, (uint32_t)object) & NAME_FILE)
+    files_add(a, t, hook, r, (uint32_t)object);
+  if (blocking && (hook->verb == VERB_MUTEX || hook->verb == VERB_RWLOCK))
+    locks_add(a, t, hook, r);
+}
+
+#define USER_SCOPE 7u /* at::RecordScope: record_function, Optimizer.step, enumerate(DataLoader) */
+
+static void add_op(struct analysis *a, struct thread *t, const struct opgap_event *event, const struct opgap_record *r)
+{
+  struct process *p = &a->processes[t->process];
+  uint32_t name = analysis_gid(a, t->process, r->field[0]);
+  uint32_t flags = analysis_name_flags(a, name);
+  bool framework = event->id == OPGAP_EV_OP && r->status != USER_SCOPE;
+  p->ops++;
+  if (t->first_op_ns == 0) {
+    t->first_op = name;
+    t->first_op_ns = r->start_ns;
+  }
+  steps_op(a, t, name, flags, r);
+  if (a->steps_only)
+    return;
+  ops_add(a, t, event, r);
+  timeline_op(t, name, flags, framework, r);
+  breakdown_op(a, t, flags, framework, r);
+  if (flags & NAME_NEXT)
+    gaps_next(a, t, r, name);
+}
+
+static void add_child(struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  static const char *const how[] = {"", "fork", "vfork", "posix_spawn", "system", "popen"};
+  const char *program = analysis_text(a, analysis_gid(a, t->process, r->field[1]));
+  struct opgap_sum_untraced *child = VEC_PUSH(&a->children);
+  child->pid = (int32_t)r->field[0];
+  child->command = program[0] ? program : r->status < sizeof how / sizeof *how ? how[r->status] : "";
+}
+
+static void add_open(struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  struct process *p = &a->processes[t->process];
+  if (r->event == OPGAP_EV_OPEN_OP) {
+    if (p->open_op == 0 || t->main)
+      p->open_op = analysis_gid(a, t->process, r->field[0]);
+    return;
+  }
+  if (r->field[0] < OPGAP_MAX_EVENTS && (p->open_call == 0 || t->main)) {
+    p->open_call = p->hooks[r->field[0]].name;
+    p->open_ns = r->end_ns - r->start_ns;
+  }
+}
+
+static void add_notice(struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  uint32_t text = analysis_gid(a, t->process, r->field[0]);
+  for (size_t i = 0; i < a->notices.count; i++)
+    if (a->notices.at[i] == text)
+      return;
+  *VEC_PUSH(&a->notices) = text;
+}
+
+static void add_life(struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  struct process *p = &a->processes[t->process];
+  switch (r->event) {
+  case OPGAP_EV_THREAD_START:
+    t->pthread = r->field[0];
+    *opgap_map_put(&p->pthreads, (uint32_t)t->pthread, 0) = (uint32_t)(t - a->threads) + 1;
+    break;
+  case OPGAP_EV_THREAD_END:
+    t->end_ns = r->end_ns;
+    break;
+  case OPGAP_EV_CHILD:
+    add_child(a, t, r);
+    break;
+  case OPGAP_EV_OPEN_OP:
+  case OPGAP_EV_OPEN_CALL:
+    add_open(a, t, r);
+    break;
+  case OPGAP_EV_PROBE:
+    add_notice(a, t, r);
+    break;
+  case OPGAP_EV_MEMORY:
+    memory_sample(a, t->process, r);
+    break;
+  case OPGAP_EV_OVERHEAD:
+    memcpy(p->overhead, r->field, sizeof p->overhead);
+    p->has_overhead = true;
+    break;
+  default:
+    gpu_record(a, t->process, r);
+  }
+}
+
+static void add_record(struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  const struct process *p = &a->processes[t->process];
+  a->now = r->end_ns;
+  if (r->event < OPGAP_MAX_EVENTS && p->hooks[r->event].name != 0) {
+    if (!a->steps_only)
+      add_hook(a, t, &p->hooks[r->event], a->source->event(a->source->context, t->process, r->event), r);
+    return;
+  }
+  switch (r->event) {
+  case OPGAP_EV_OP:
+  case OPGAP_EV_RANGE: {
+    const struct opgap_event *event = a->source->event(a->source->context, t->process, r->event);
+    if (event != NULL)
+      add_op(a, t, event, r);
+    break;
+  }
+  case OPGAP_EV_STEP:
+    steps_mark(a, t, r);
+    break;
+  case OPGAP_EV_COUNTER:
+    if (!a->steps_only)
+      calls_counter(a, t, r);
+    break;
+  default:
+    if (!a->steps_only)
+      add_life(a, t, r);
+  }
+}
+
+/* ---- merging ---- */
+
+struct stream {
+  struct thread *thread;
+  void *cursor;
+  const struct opgap_record *records;
+  size_t left;
+  uint64_t end; /* key: latest end so far, as damage may bring times out of order */
+};
+
+static bool refill(struct analysis *a, struct stream *s)
+{
+  if (s->left > 0)
+    return true;
+  s->left = a->source->cursor_batch(s->cursor, &s->records);
+  a->done += s->left;
+  if (a->options.progress != NULL)
+    a->options.progress(a->options.progress_context, a->done, a->total);
+  return s->left > 0;
+}
+
+static void set_key(struct stream *s)
+{
+  if (s->records->end_ns > s->end)
+    s->end = s->records->end_ns;
+}
+
+static void sift(struct stream *heap, size_t count, size_t i)
+{
+  struct stream moved = heap[i];
+  for (;;) {
+    size_t child = 2 * i + 1;
+    if (child >= count)
+      break;
+    if (child + 1 < count && heap[child + 1].end < heap[child].end)
+      child++;
+    if (heap[child].end >= moved.end)
+      break;
+    heap[i] = heap[child];
+    i = child;
+  }
+  heap[i] = moved;
+}
+
+/* The earliest end among the streams that are not first. */
+static uint64_t runner_up(const struct stream *heap, size_t count)
+{
+  uint64_t end = UINT64_MAX;
+  for (size_t i = 1; i < count && i <= 2; i++)
+    if (heap[i].end < end)
+      end = heap[i].end;
+  return end;
+}
+
+static size_t open_streams(struct analysis *a, struct stream *heap)
+{
+  size_t count = 0;
+  for (unsigned i = 0; i < a->thread_count; i++) {
+    struct thread *t = &a->threads[i];
+    if (!t->used)
+      continue;
+    struct stream s = {.thread = t};
+    s.cursor = a->source->cursor_open(a->source->context, t->process, t->stream);
+    if (s.cursor == NULL)
+      continue;
+    if (!refill(a, &s)) {
+      a->source->cursor_close(s.cursor);
+      continue;
+    }
+    set_key(&s);
+    heap[count++] = s;
+  }
+  for (size_t i = count / 2; i-- > 0;)
+    sift(heap, count, i);
+  return count;
+}
+
+static void settle(struct analysis *a, uint64_t *next)
+{
+  if (a->now < *next)
+    return;
+  *next = a->now + SETTLE_EVERY_NS;
+  gpu_advance(a, a->now);
+  if (a->now > SETTLE_NS)
+    gaps_settle(a, a->now - SETTLE_NS);
+}
+
+static void merge(struct analysis *a)
+{
+  struct stream *heap = opgap_xcalloc(a->thread_count, sizeof *heap);
+  size_t count = open_streams(a, heap);
+  uint64_t next_settle = 0;
+  while (count > 0) {
+    struct stream *first = &heap[0];
+    uint64_t limit = runner_up(heap, count);
+    bool more = true;
+    do {
+      if (!a->steps_only && first->end >= next_settle) {
+        a->now = first->end;
+        settle(a, &next_settle);
+      }
+      add_record(a, first->thread, first->records);
+      first->records++;
+      first->left--;
+      more = refill(a, first);
+      if (more)
+        set_key(first);
+    } while (more && first->end <= limit);
+    if (!more) {
+      a->source->cursor_close(first->cursor);
+      heap[0] = heap[--count];
+    }
+    if (count > 0)
+      sift(heap, count, 0);
+  }
+  free(heap);
+  if (!a->steps_only) {
+    gpu_advance(a, UINT64_MAX);
+    gaps_settle(a, UINT64_MAX);
+  }
+}
+
+/* ---- life ---- */
+
+static void open_process(struct analysis *a, unsigned index)
+{
+  struct process *p = &a->processes[index];
+  p->info = a->source->process(a->source->context, index);
+  p->name_limit = a->source->name_limit(a->source->context, index);
+  p->gid = opgap_xcalloc(p->name_limit, sizeof *p->gid);
+  p->row[0] = opgap_xcalloc(p->name_limit, sizeof *p->row[0]);
+  p->row[1] = opgap_xcalloc(p->name_limit, sizeof *p->row[1]);
+  p->main_thread = UINT32_MAX;
+  p->worker = -1;
+  p->role = OPGAP_ROLE_PROGRAM;
+  p->included = true;
+  p->label = "";
+  p->rss = OPGAP_UNKNOWN;
+  const char *alloc = a->source->info(a->source->context, index, "OPGAP_ALLOC");
+  p->alloc_events = alloc != NULL && strcmp(alloc, "events") == 0;
+  hooks_classify(a, index);
+}
+
+static void open_threads(struct analysis *a)
+{
+  for (unsigned i = 0; i < a->process_count; i++)
+    a->thread_count += a->processes[i].info->stream_count;
+  a->threads = opgap_xcalloc(a->thread_count, sizeof *a->threads);
+  unsigned next = 0;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    struct process *p = &a->processes[i];
+    for (unsigned s = 0; s < p->info->stream_count; s++, next++) {
+      const struct opgap_stream_info *info = &p->info->streams[s];
+      struct thread *t = &a->threads[next];
+      t->process = i;
+      t->stream = s;
+      t->tid = info->tid;
+      t->used = info->kind != OPGAP_STREAM_GPU;
+      t->name = analysis_string(a, info->name ? info->name : "");
+      t->main = info->kind == OPGAP_STREAM_THREAD && info->tid == p->info->pid;
+      if (t->main && p->main_thread == UINT32_MAX)
+        p->main_thread = next;
+      p->thread_count += info->kind == OPGAP_STREAM_THREAD;
+    }
+  }
+}
+
+static void find_times(struct analysis *a)
+{
+  a->start_ns = UINT64_MAX;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct opgap_process_info *info = a->processes[i].info;
+    if (info->start_ns < a->start_ns)
+      a->start_ns = info->start_ns;
+    if (info->end_ns > a->end_ns)
+      a->end_ns = info->end_ns;
+    a->total += info->records;
+  }
+  if (a->start_ns > a->end_ns)
+    a->start_ns = a->end_ns;
+  a->window_end = UINT64_MAX;
+}
+
+static struct analysis *analysis_new(const struct opgap_source *source, const struct opgap_analysis_options *options)
+{
+  struct analysis *a = opgap_xcalloc(1, sizeof *a);
+  a->source = source;
+  a->options = *options;
+  if (a->options.gpu_min_gap_ns == 0)
+    a->options.gpu_min_gap_ns = 20000;
+  if (a->options.thread_min_gap_ns == 0)
+    a->options.thread_min_gap_ns = 1000000;
+  if (a->options.gaps_listed == 0)
+    a->options.gaps_listed = GAPS_LISTED;
+  a->pool = opgap_pool_new();
+  opgap_strings_init(&a->strings, a->pool);
+  intern(a, "", 0);
+  a->process_count = source->process_count;
+  a->processes = opgap_xcalloc(a->process_count, sizeof *a->processes);
+  a->thread_gaps = opgap_xcalloc(a->process_count, sizeof *a->thread_gaps);
+  for (unsigned i = 0; i < a->process_count; i++)
+    open_process(a, i);
+  open_threads(a);
+  find_times(a);
+  gpu_open(a);
+  return a;
+}
+
+static void free_process(struct process *p)
+{
+  free(p->gid);
+  free(p->row[0]);
+  free(p->row[1]);
+  opgap_map_free(&p->objects.index);
+  VEC_FREE(&p->objects.rows);
+  opgap_map_free(&p->pthreads);
+  opgap_map_free(&p->live);
+  for (int s = 0; s < STEPS_SOURCES; s++)
+    VEC_FREE(&p->steps[s].end);
+}
+
+/* Releases all but the pool, which is the summary's. */
+static void analysis_free(struct analysis *a)
+{
+  for (unsigned i = 0; i < a->process_count; i++) {
+    free_process(&a->processes[i]);
+    gaps_table_free(&a->thread_gaps[i]);
+  }
+  for (unsigned i = 0; i < a->thread_count; i++) {
+    timeline_free(&a->threads[i]);
+    VEC_FREE(&a->threads[i].hooks);
+  }
+  gpu_close(a);
+  breakdown_close(a);
+  opgap_map_free(&a->op_index);
+  opgap_map_free(&a->file_index);
+  opgap_map_free(&a->lock_index);
+  opgap_map_free(&a->lock_threads);
+  opgap_map_free(&a->pipe_writers);
+  opgap_map_free(&a->pipe_readers);
+  opgap_map_free(&a->next_pipes);
+  opgap_map_free(&a->pipes.index);
+  opgap_strings_free(&a->strings);
+  VEC_FREE(&a->ops);
+  VEC_FREE(&a->files);
+  VEC_FREE(&a->locks);
+  VEC_FREE(&a->pipes.rows);
+  VEC_FREE(&a->pending);
+  VEC_FREE(&a->children);
+  VEC_FREE(&a->notices);
+  free(a->name_flags);
+  free(a->processes);
+  free(a->threads);
+  free(a->thread_gaps);
+  free(a);
+}
+
+/* ---- the head of the summary ---- */
+
+static void sum_overhead(struct analysis *a)
+{
+  struct opgap_sum_overhead *o = &a->summary->overhead;
+  bool any = false;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *p = &a->processes[i];
+    if (!p->has_overhead)
+      continue;
+    any = true;
+    o->flusher_cpu_ns += p->overhead[0];
+    o->raw_bytes += p->overhead[2];
+    o->stored_bytes += p->overhead[3];
+  }
+  if (!any)
+    o->flusher_cpu_ns = o->raw_bytes = o->stored_bytes = OPGAP_UNKNOWN;
+  o->hooked_calls = a->hooked_calls;
+  o->hook_ns = OPGAP_UNKNOWN;
+}
+
+static void list_damage(struct analysis *a)
+{
+  struct opgap_summary *s = a->summary;
+  while (a->source->damage(a->source->context, (unsigned)s->damage_count) != NULL)
+    s->damage_count++;
+  s->damage = opgap_pool_alloc(a->pool, s->damage_count * sizeof *s->damage);
+  for (size_t i = 0; i < s->damage_count; i++)
+    s->damage[i] = opgap_pool_string(a->pool, a->source->damage(a->source->context, (unsigned)i));
+  s->notices = opgap_pool_alloc(a->pool, a->notices.count * sizeof *s->notices);
+  for (size_t i = 0; i < a->notices.count; i++)
+    s->notices[s->notice_count++] = analysis_text(a, a->notices.at[i]);
+}
+
+static const char *const info_keys[] = {"program",   "version",     "cpu",          "cores",         "kernel",
+                                        "exe",       "cwd",         "OPGAP_HOOKS",  "OPGAP_ALLOC",   "OPGAP_SCHEDULE",
+                                        "torch",     "gpu",         "OPGAP_STACKS", "OPGAP_CHILDREN"};
+
+static void list_info(struct analysis *a)
+{
+  struct opgap_summary *s = a->summary;
+  size_t count = sizeof info_keys / sizeof *info_keys;
+  s->info_keys = opgap_pool_alloc(a->pool, count * sizeof *s->info_keys);
+  s->info_values = opgap_pool_alloc(a->pool, count * sizeof *s->info_values);
+  for (size_t i = 0; i < count && a->process_count > 0; i++) {
+    const char *value = a->source->info(a->source->context, 0, info_keys[i]);
+    if (value == NULL)
+      continue;
+    s->info_keys[s->info_count] = info_keys[i];
+    s->info_values[s->info_count++] = opgap_pool_string(a->pool, value);
+  }
+}
+
+static const char *gpu_status(struct analysis *a)
+{
+  if (a->summary->has_gpu)
+    return "ok";
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const char *value = a->source->info(a->source->context, i, "gpu");
+    if (value != NULL && value[0])
+      return opgap_pool_string(a->pool, value);
+  }
+  return "no device";
+}
+
+static void finish_head(struct analysis *a)
+{
+  struct opgap_summary *s = a->summary;
+  s->path = opgap_pool_string(a->pool, a->source->path);
+  s->complete = true;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct opgap_process_info *info = a->processes[i].info;
+    s->complete = s->complete && info->complete;
+    s->records += info->records;
+    s->lost_records += info->lost_records;
+    s->invalid_records += info->invalid_records;
+    s->stored_bytes += info->stored_bytes;
+    if (info->start_ns == a->start_ns)
+      s->start_realtime_ns = (int64_t)a->start_ns + info->realtime_offset_ns;
+  }
+  s->start_ns = a->start_ns;
+  s->duration_ns = a->end_ns - a->start_ns;
+  s->window_start_ns = a->window_start > a->start_ns ? a->window_start - a->start_ns : 0;
+  s->window_end_ns = a->window_end < a->end_ns ? a->window_end - a->start_ns : s->duration_ns;
+  list_damage(a);
+  list_info(a);
+}
+
+static void finish(struct analysis *a)
+{
+  finish_head(a);
+  roles_finish(a);
+  gpu_finish(a);
+  a->summary->gpu_status = gpu_status(a);
+  calls_finish(a);
+  ops_finish(a);
+  files_finish(a);
+  locks_finish(a);
+  memory_finish(a);
+  steps_finish(a);
+  breakdown_finish(a);
+  gaps_finish(a);
+  sum_overhead(a);
+  verdict_finish(a);
+}
+
+/* First reading, for --steps: where the steps are. */
+static bool find_window(const struct opgap_source *source, const struct opgap_analysis_options *options,
+                        uint64_t window[2], char *error, size_t size)
+{
+  struct analysis *a = analysis_new(source, options);
+  a->steps_only = true;
+  merge(a);
+  roles_assign(a);
+  bool found = steps_window(a, error, size);
+  window[0] = a->window_start;
+  window[1] = a->window_end;
+  opgap_pool_free(a->pool);
+  analysis_free(a);
+  return found;
+}
+
+struct opgap_summary *opgap_analyse(const struct opgap_source *source, const struct opgap_analysis_options *options,
+                                    char *error, size_t size)
+{
+  uint64_t window[2] = {0, UINT64_MAX};
+  if (options->steps_given && !find_window(source, options, window, error, size))
+    return NULL;
+  struct analysis *a = analysis_new(source, options);
+  if (options->steps_given) {
+    a->window_start = window[0];
+    a->window_end = window[1];
+  }
+  merge(a);
+  roles_assign(a);
+  struct opgap_summary *summary = NULL;
+  if (roles_include(a, error, size)) {
+    summary = a->summary = opgap_pool_alloc(a->pool, sizeof *summary);
+    summary->pool = a->pool;
+    finish(a);
+  } else {
+    opgap_pool_free(a->pool);
+  }
+  analysis_free(a);
+  return summary;
+}

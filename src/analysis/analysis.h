@@ -1,0 +1,26 @@
+/* Turns the records of a trace into a summary.
+ *
+ * Threads   one at a time per source.  Memory is bounded by the number of processes, threads, names, files, locks and
+ *           steps, plus fixed windows (see internal.h), never by the number of records.
+ */
+#ifndef OPGAP_ANALYSIS_ANALYSIS_H
+#define OPGAP_ANALYSIS_ANALYSIS_H
+
+#include "analysis/source.h"
+#include "analysis/summary.h"
+
+struct opgap_analysis_options {
+  uint64_t gpu_min_gap_ns, thread_min_gap_ns; /* 0: the defaults, 20 us and 1 ms */
+  const char *process;     /* only these: a pid or the beginning of a role label; NULL: all */
+  bool steps_given;
+  uint64_t first_step, last_step; /* --steps A:B, counted from 0, both included */
+  size_t gaps_listed;             /* longest gaps kept for each table; 0: 50 */
+  void (*progress)(void *context, uint64_t done, uint64_t total); /* records; may be NULL */
+  void *progress_context;
+};
+
+/* Returns a summary, or NULL with one line in error[size] (no such process, no such steps). */
+struct opgap_summary *opgap_analyse(const struct opgap_source *source, const struct opgap_analysis_options *options,
+                                    char *error, size_t size);
+
+#endif

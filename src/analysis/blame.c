@@ -1,0 +1,314 @@
+/* Explains an interval of a thread: what it did, and where it waited, what the thread that woke it did meanwhile.
+ *
+ * A thread's time is cut into calls (timeline.c) and the time between them.  A call that waited and was ended by
+ * another thread's wake-up is explained by what that thread did up to the wake-up, and so on, MAX_CHAIN deep.  The
+ * pieces always add up to the interval. */
+#include "analysis/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_CHAIN 8u
+
+struct walk {
+  struct analysis *a;
+  struct causes *causes;
+  uint32_t own_process, own_thread;
+  unsigned chain;
+};
+
+static void walk_thread(struct walk *w, struct thread *t, uint64_t start, uint64_t end);
+
+static bool same_key(const struct cause_key *l, const struct cause_key *r)
+{
+  return l->cause == r->cause && l->doing == r->doing && l->process == r->process && l->thread == r->thread &&
+         l->name == r->name;
+}
+
+/* At the limit the piece joins the last row of its cause, or the last row. */
+static struct cause_row *fallback_row(struct causes *causes, enum opgap_cause cause)
+{
+  for (unsigned i = causes->count; i-- > 0;)
+    if (causes->at[i].key.cause == cause)
+      return &causes->at[i];
+  return &causes->at[causes->count - 1];
+}
+
+void blame_add(struct causes *causes, struct cause_key key, uint64_t ns)
+{
+  if (ns == 0)
+    return;
+  if (causes->data_loading && key.cause != OPGAP_CAUSE_UNKNOWN)
+    key.cause = OPGAP_CAUSE_DATA_LOADING;
+  for (unsigned i = 0; i < causes->count; i++)
+    if (same_key(&causes->at[i].key, &key)) {
+      causes->at[i].ns += ns;
+      return;
+    }
+  if (causes->count < GAP_CAUSES)
+    causes->at[causes->count++] = (struct cause_row){key, ns, 1};
+  else
+    fallback_row(causes, (enum opgap_cause)key.cause)->ns += ns;
+}
+
+uint64_t blame_sum(const struct causes *causes)
+{
+  uint64_t sum = 0;
+  for (unsigned i = 0; i < causes->count; i++)
+    sum += causes->at[i].ns;
+  return sum;
+}
+
+static void add(struct walk *w, const struct thread *t, enum opgap_cause cause, enum doing doing, uint32_t name,
+                uint64_t ns)
+{
+  uint32_t thread = (uint32_t)(t - w->a->threads);
+  struct cause_key key = {.cause = (uint8_t)cause, .doing = (uint8_t)doing, .name = name};
+  key.process = t->process == w->own_process ? UINT32_MAX : t->process;
+  key.thread = t->main || thread == w->own_thread ? 0 : thread + 1;
+  blame_add(w->causes, key, ns);
+}
+
+/* Time outside calls: in framework ops, or between them. */
+static void walk_cpu(struct walk *w, struct thread *t, uint64_t start, uint64_t end)
+{
+  uint64_t at = start;
+  for (size_t i = timeline_ops_from(t, start); i < t->ops.count && at < end; i++) {
+    const struct past_op *op = RING_AT(&t->ops, i);
+    if (op->start >= end)
+      break;
+    uint64_t from = op->start > at ? op->start : at, to = op->end < end ? op->end : end;
+    if (to <= from)
+      continue;
+    add(w, t, OPGAP_CAUSE_PYTHON, DOING_CODE, 0, from - at);
+    add(w, t, OPGAP_CAUSE_DISPATCH, DOING_OP, op->name, to - from);
+    at = to;
+  }
+  add(w, t, OPGAP_CAUSE_PYTHON, DOING_CODE, 0, end - at);
+}
+
+static enum doing file_doing(enum verb verb)
+{
+  switch (verb) {
+  case VERB_READ:
+    return DOING_READ;
+  case VERB_WRITE:
+    return DOING_WRITE;
+  case VERB_OPEN:
+    return DOING_OPEN;
+  case VERB_SYNC:
+    return DOING_FSYNC;
+  default:
+    return DOING_FILE;
+  }
+}
+
+static bool is_gil(const struct process *p, uint64_t object)
+{
+  for (unsigned i = 0; i < p->gil_count; i++)
+    if (p->gil[i] == object)
+      return true;
+  return false;
+}
+
+/* A wait that nobody was seen to end. */
+static void walk_unexplained(struct walk *w, struct thread *t, const struct hook *hook, const struct past_call *call,
+                             uint64_t ns)
+{
+  switch (hook->verb) {
+  case VERB_MUTEX:
+  case VERB_RWLOCK:
+    add(w, t, OPGAP_CAUSE_LOCK, DOING_WAIT, hook->name, ns);
+    break;
+  case VERB_COND:
+    add(w, t, is_gil(&w->a->processes[t->process], call->object) ? OPGAP_CAUSE_GIL : OPGAP_CAUSE_SYNCHRONISATION,
+        DOING_WAIT, hook->name, ns);
+    break;
+  case VERB_SEM:
+  case VERB_BARRIER:
+  case VERB_JOIN:
+    add(w, t, OPGAP_CAUSE_SYNCHRONISATION, DOING_WAIT, hook->name, ns);
+    break;
+  case VERB_SLEEP:
+    add(w, t, OPGAP_CAUSE_SLEEP, DOING_SLEEP, hook->name, ns);
+    break;
+  case VERB_CHILD:
+    add(w, t, OPGAP_CAUSE_CHILD, DOING_WAIT, hook->name, ns);
+    break;
+  case VERB_CUDA:
+    add(w, t, OPGAP_CAUSE_DEVICE, DOING_GPU, hook->name, ns);
+    break;
+  case VERB_CONNECT:
+    add(w, t, OPGAP_CAUSE_COMMUNICATION, DOING_SOCKET, hook->name, ns);
+    break;
+  case VERB_READ:
+  case VERB_WRITE:
+  case VERB_POLL:
+    if (call->named && strncmp(analysis_text(w->a, (uint32_t)call->object), "pipe:", 5) == 0)
+      add(w, t, OPGAP_CAUSE_SYNCHRONISATION, DOING_WAIT, hook->name, ns);
+    else
+      add(w, t, OPGAP_CAUSE_COMMUNICATION, DOING_SOCKET, hook->name, ns);
+    break;
+  default:
+    add(w, t, OPGAP_CAUSE_UNKNOWN, DOING_WAIT, hook->name, ns);
+  }
+}
+
+static enum opgap_cause context_cause(const struct hook *hook, bool gil)
+{
+  if (gil)
+    return OPGAP_CAUSE_GIL;
+  return hook->verb == VERB_MUTEX || hook->verb == VERB_RWLOCK ? OPGAP_CAUSE_LOCK : OPGAP_CAUSE_SYNCHRONISATION;
+}
+
+/* A wait, clipped to [start, end), ended by another thread. */
+static void walk_woken(struct walk *w, struct thread *t, const struct hook *hook, const struct past_call *call,
+                       const struct edge *edge, uint64_t start, uint64_t end)
+{
+  struct thread *waker = &w->a->threads[edge->thread];
+  uint64_t woken = edge->start < start ? start : edge->start > end ? end : edge->start;
+  bool gil = hook->verb == VERB_COND && is_gil(&w->a->processes[t->process], call->object);
+  if (gil) {
+    add(w, waker, OPGAP_CAUSE_GIL, DOING_CODE, 0, woken - start);
+  } else {
+    w->chain++;
+    walk_thread(w, waker, start, woken);
+    w->chain--;
+  }
+  add(w, t, context_cause(hook, gil), DOING_HANDOVER, 0, end - woken);
+}
+
+static void walk_call(struct walk *w, struct thread *t, const struct past_call *call, uint64_t start, uint64_t end)
+{
+  const struct hook *hook = &w->a->processes[t->process].hooks[call->event];
+  struct edge edge;
+  if (call->named && analysis_name_flags(w->a, (uint32_t)call->object) & NAME_FILE)
+    add(w, t, OPGAP_CAUSE_FILE_IO, file_doing((enum verb)hook->verb), (uint32_t)call->object, end - start);
+  else if (hook->verb == VERB_ALLOC || hook->verb == VERB_FREE)
+    add(w, t, OPGAP_CAUSE_ALLOCATION, DOING_ALLOC, hook->name, end - start);
+  else if (!(hook->flags & OPGAP_EVENT_BLOCKING) && hook->verb != VERB_CUDA)
+    walk_cpu(w, t, start, end);
+  else if (w->chain < MAX_CHAIN && timeline_waker(w->a, t, call, &edge))
+    walk_woken(w, t, hook, call, &edge, start, end);
+  else
+    walk_unexplained(w, t, hook, call, end - start);
+}
+
+/* What is known of a thread begins with the oldest call still remembered. */
+static uint64_t forgotten_until(const struct thread *t, uint64_t start, uint64_t end)
+{
+  uint64_t until = t->calls.forgotten;
+  return until <= start ? start : until < end ? until : end;
+}
+
+static void walk_thread(struct walk *w, struct thread *t, uint64_t start, uint64_t end)
+{
+  if (end <= start)
+    return;
+  uint64_t at = forgotten_until(t, start, end);
+  add(w, t, OPGAP_CAUSE_UNKNOWN, DOING_FORGOTTEN, 0, at - start);
+  for (size_t i = timeline_calls_from(t, at); i < t->calls.count && at < end; i++) {
+    const struct past_call *call = RING_AT(&t->calls, i);
+    if (call->start >= end)
+      break;
+    uint64_t from = call->start > at ? call->start : at, to = call->end < end ? call->end : end;
+    if (to <= from)
+      continue;
+    walk_cpu(w, t, at, from);
+    walk_call(w, t, call, from, to);
+    at = to;
+  }
+  walk_cpu(w, t, at, end);
+}
+
+void blame_thread(struct analysis *a, const struct thread *own, struct thread *t, uint64_t start, uint64_t end,
+                  struct causes *causes)
+{
+  struct walk w = {a, causes, own->process, (uint32_t)(own - a->threads), 0};
+  walk_thread(&w, t, start, end);
+}
+
+static void phrase_file(char *text, size_t size, const char *verb, const char *name)
+{
+  snprintf(text, size, "%s %s", verb, name[0] ? name : "files");
+}
+
+static void phrase(struct analysis *a, const struct cause_key *key, char *text, size_t size)
+{
+  const char *name = analysis_text(a, key->name);
+  switch ((enum doing)key->doing) {
+  case DOING_READ:
+    phrase_file(text, size, "reading", name);
+    break;
+  case DOING_WRITE:
+    phrase_file(text, size, "writing", name);
+    break;
+  case DOING_OPEN:
+    phrase_file(text, size, "opening", name);
+    break;
+  case DOING_FSYNC:
+    phrase_file(text, size, "syncing", name);
+    break;
+  case DOING_FILE:
+    phrase_file(text, size, "looking at", name);
+    break;
+  case DOING_OP:
+    snprintf(text, size, "in op %s", name);
+    break;
+  case DOING_CODE:
+    snprintf(text, size, "%s", key->cause == OPGAP_CAUSE_DATA_LOADING ? "decoding (own code, no call)" : "own code, no call");
+    break;
+  case DOING_WAIT:
+    snprintf(text, size, "in %s, waker not seen", name);
+    break;
+  case DOING_HANDOVER:
+    snprintf(text, size, "waking up and taking over");
+    break;
+  case DOING_SLEEP:
+    snprintf(text, size, "%s", name);
+    break;
+  case DOING_ALLOC:
+  case DOING_SOCKET:
+  case DOING_GPU:
+    snprintf(text, size, "in %s", name);
+    break;
+  case DOING_LATENCY:
+    snprintf(text, size, "from launch to start");
+    break;
+  case DOING_ENDED:
+    snprintf(text, size, "not started or already ended");
+    break;
+  case DOING_FORGOTTEN:
+    snprintf(text, size, "longer ago than the history kept");
+    break;
+  default:
+    text[0] = '\0';
+  }
+}
+
+static void who(struct analysis *a, const struct cause_key *key, char *text, size_t size)
+{
+  const char *label = key->process == UINT32_MAX ? "" : a->processes[key->process].label;
+  text[0] = '\0';
+  if (key->thread == 0) {
+    snprintf(text, size, "%s", label);
+    return;
+  }
+  const struct thread *t = &a->threads[key->thread - 1];
+  const char *name = analysis_text(a, t->name);
+  if (name[0])
+    snprintf(text, size, "%s%sthread %s", label, label[0] ? " " : "", name);
+  else
+    snprintf(text, size, "%s%sthread %d", label, label[0] ? " " : "", t->tid);
+}
+
+const char *blame_text(struct analysis *a, const struct cause_key *key, uint32_t own_process)
+{
+  char doing[2048], actor[256];
+  struct cause_key shown = *key;
+  if (shown.process == own_process)
+    shown.process = UINT32_MAX;
+  phrase(a, key, doing, sizeof doing);
+  who(a, &shown, actor, sizeof actor);
+  return opgap_pool_printf(a->pool, "%s%s%s", actor, actor[0] && doing[0] ? ": " : "", doing);
+}

@@ -1,0 +1,505 @@
+/* Idle gaps: collects them as they end, explains them SETTLE_NS later, keeps sums and the longest.
+ *
+ * A wait of a multi-process DataLoader's __next__ is one gap from its first to its last blocking call, charged to
+ * the thread that ended the last one: the writer that delivered the batch waited for. */
+#include "analysis/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *opgap_cause_name(enum opgap_cause cause)
+{
+  static const char *const names[OPGAP_CAUSE_COUNT] = {
+      "data loading",  "communication",      "synchronisation", "lock",  "file I/O",
+      "allocation",    "GIL",                "framework ops",   "python between ops",
+      "device dependency or launch latency", "run queue",       "cgroup throttling",
+      "blocked outside hooks",               "sleep",           "child process", "start-up", "unknown"};
+  return names[cause];
+}
+
+static bool watched(const struct analysis *a, const struct thread *t)
+{
+  return a->processes[t->process].main_thread == (unsigned)(t - a->threads);
+}
+
+/* CPython asks for the GIL by a timed wait of 5 ms on a condition variable, over and over. */
+static void notice_gil(struct process *p, const struct hook *hook, const struct opgap_record *r)
+{
+  uint64_t ns = r->end_ns - r->start_ns;
+  if (hook->verb != VERB_COND || r->status != 110 /* ETIMEDOUT */ || ns < 4900000 || ns > 6500000 || p->ops == 0)
+    return;
+  for (unsigned i = 0; i < p->gil_count; i++)
+    if (p->gil[i] == r->field[0])
+      return;
+  if (p->gil_count < sizeof p->gil / sizeof *p->gil)
+    p->gil[p->gil_count++] = r->field[0];
+}
+
+void gaps_push(struct analysis *a, struct gap gap)
+{
+  if (a->pending.count >= PENDING_LIMIT)
+    gaps_settle(a, a->pending.at[a->pending.count / 2].end);
+  if (a->pending.count >= PENDING_LIMIT)
+    gaps_settle(a, UINT64_MAX);
+  *VEC_PUSH(&a->pending) = gap;
+}
+
+void gaps_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r)
+{
+  struct process *p = &a->processes[t->process];
+  uint64_t ns = r->end_ns - r->start_ns;
+  notice_gil(p, hook, r);
+  if (!watched(a, t))
+    return;
+  t->blocked_ns += ns;
+  if (ns < a->options.thread_min_gap_ns || !analysis_in_window(a, r->end_ns))
+    return;
+  struct gap gap = {.start = r->start_ns,
+                    .end = r->end_ns,
+                    .thread = (uint32_t)(t - a->threads),
+                    .process = t->process,
+                    .call = hook->name,
+                    .event = r->event,
+                    .depth = r->depth};
+  gaps_push(a, gap);
+}
+
+static void mark_pipes(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+{
+  for (size_t i = timeline_calls_from(t, start); i < t->calls.count; i++) {
+    const struct past_call *call = RING_AT(&t->calls, i);
+    if (call->start >= end)
+      break;
+    if (call->start >= start && call->named && a->processes[t->process].hooks[call->event].verb == VERB_READ &&
+        analysis_name_flags(a, (uint32_t)call->object) & NAME_PIPE)
+      *opgap_map_put(&a->next_pipes, call->object, t->process) = 1;
+  }
+}
+
+/* The blocking calls of [start, end]: first and last, their longest, their sum. */
+struct wait_span {
+  uint64_t start, end, sum, longest;
+  uint32_t call;
+  uint16_t event;
+};
+
+static struct wait_span waits_inside(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+{
+  struct wait_span span = {0};
+  for (size_t i = timeline_calls_from(t, start); i < t->calls.count; i++) {
+    const struct past_call *call = RING_AT(&t->calls, i);
+    const struct hook *hook = &a->processes[t->process].hooks[call->event];
+    if (call->start >= end)
+      break;
+    if (call->start < start || !(hook->flags & OPGAP_EVENT_BLOCKING))
+      continue;
+    uint64_t ns = call->end - call->start;
+    if (span.start == 0)
+      span.start = call->start;
+    span.end = call->end;
+    span.sum += ns;
+    if (ns >= span.longest) {
+      span.longest = ns;
+      span.call = hook->name;
+      span.event = call->event;
+    }
+  }
+  return span;
+}
+
+/* The gaps inside a __next__ that has just ended. */
+void gaps_next(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name)
+{
+  uint32_t thread = (uint32_t)(t - a->threads);
+  size_t kept = a->pending.count;
+  bool multi = analysis_name_flags(a, name) & NAME_MULTI;
+  mark_pipes(a, t, r->start_ns, r->end_ns);
+  if (!watched(a, t) || !analysis_in_window(a, r->end_ns))
+    return;
+  for (size_t i = a->pending.count; i-- > 0;) {
+    struct gap *gap = &a->pending.at[i];
+    if (gap->gpu || gap->thread != thread || gap->start < r->start_ns)
+      continue;
+    gap->data_loading = true;
+    gap->op = name;
+    if (multi) {
+      memmove(gap, gap + 1, (kept - i - 1) * sizeof *gap);
+      kept--;
+    }
+  }
+  a->pending.count = kept;
+  if (!multi)
+    return;
+  struct wait_span span = waits_inside(a, t, r->start_ns, r->end_ns);
+  if (span.sum < a->options.thread_min_gap_ns)
+    return;
+  struct gap gap = {.start = span.start,
+                    .end = span.end,
+                    .thread = thread,
+                    .process = t->process,
+                    .call = span.call,
+                    .event = span.event,
+                    .op = name,
+                    .data_loading = true,
+                    .whole = true};
+  gaps_push(a, gap);
+}
+
+/* ---- explaining ---- */
+
+/* The last call of [start, end] whose waker is known; false when there is none. */
+static bool last_waker(struct analysis *a, const struct thread *t, const struct gap *gap, struct edge *edge)
+{
+  size_t i = timeline_calls_from(t, gap->end);
+  for (; i-- > 0;) {
+    const struct past_call *call = RING_AT(&t->calls, i);
+    if (call->end <= gap->start)
+      break;
+    if (call->start >= gap->start && a->processes[t->process].hooks[call->event].flags & OPGAP_EVENT_BLOCKING &&
+        timeline_waker(a, t, call, edge))
+      return true;
+  }
+  return false;
+}
+
+static void explain_next(struct analysis *a, struct thread *t, const struct gap *gap, struct causes *causes)
+{
+  struct edge edge;
+  if (!last_waker(a, t, gap, &edge)) {
+    blame_thread(a, t, t, gap->start, gap->end, causes);
+    return;
+  }
+  uint64_t woken = edge.start < gap->start ? gap->start : edge.start > gap->end ? gap->end : edge.start;
+  blame_thread(a, t, &a->threads[edge.thread], gap->start, woken, causes);
+  blame_add(causes,
+            (struct cause_key){.cause = OPGAP_CAUSE_DATA_LOADING, .doing = DOING_HANDOVER, .process = UINT32_MAX},
+            gap->end - woken);
+}
+
+static uint32_t op_around(const struct thread *t, const struct gap *gap)
+{
+  size_t i = timeline_ops_from(t, gap->start);
+  if (i < t->ops.count && RING_AT(&t->ops, i)->start <= gap->start && RING_AT(&t->ops, i)->end >= gap->end)
+    return RING_AT(&t->ops, i)->name;
+  return 0;
+}
+
+/* Time before the first op of a process that trains is start-up where nothing better is known. */
+static void name_startup(const struct thread *t, const struct gap *gap, struct causes *causes)
+{
+  if (t->first_op_ns == 0 || gap->end > t->first_op_ns)
+    return;
+  for (unsigned i = 0; i < causes->count; i++)
+    if (causes->at[i].key.cause == OPGAP_CAUSE_UNKNOWN)
+      causes->at[i].key.cause = OPGAP_CAUSE_STARTUP;
+}
+
+static void explain_thread_gap(struct analysis *a, struct gap *gap)
+{
+  struct thread *t = &a->threads[gap->thread];
+  struct causes causes = {.data_loading = gap->data_loading};
+  if (gap->whole)
+    explain_next(a, t, gap, &causes);
+  else
+    blame_thread(a, t, t, gap->start, gap->end, &causes);
+  if (gap->op == 0)
+    gap->op = op_around(t, gap);
+  name_startup(t, gap, &causes);
+  gaps_table_add(a, &a->thread_gaps[gap->process], gap, &causes);
+}
+
+void gaps_settle(struct analysis *a, uint64_t until)
+{
+  size_t kept = 0;
+  for (size_t i = 0; i < a->pending.count; i++) {
+    struct gap *gap = &a->pending.at[i];
+    if (gap->end > until) {
+      a->pending.at[kept++] = *gap;
+      continue;
+    }
+    if (gap->gpu)
+      gpu_explain(a, gap);
+    else
+      explain_thread_gap(a, gap);
+  }
+  a->pending.count = kept;
+}
+
+/* ---- sums and the longest ---- */
+
+/* Sums go without file names, which the table of files has. */
+static struct cause_key sum_key(struct cause_key key)
+{
+  switch ((enum doing)key.doing) {
+  case DOING_READ:
+  case DOING_WRITE:
+  case DOING_OPEN:
+  case DOING_FSYNC:
+  case DOING_FILE:
+    key.name = 0;
+    break;
+  default:
+    break;
+  }
+  return key;
+}
+
+static void add_sum(struct gap_table *table, const struct cause_row *row)
+{
+  struct cause_key key = sum_key(row->key);
+  if (table->rows.count >= CAUSE_LIMIT)
+    key.name = key.thread = 0;
+  uint64_t packed = (uint64_t)key.cause << 56 | (uint64_t)key.doing << 48 | (key.thread & 0xffffff) << 24;
+  uint32_t *index = opgap_map_put(&table->index, packed | (key.process & 0xffffff), key.name);
+  if (*index == 0) {
+    VEC_PUSH(&table->rows)->key = key;
+    *index = (uint32_t)table->rows.count;
+  }
+  table->rows.at[*index - 1].ns += row->ns;
+  table->rows.at[*index - 1].count += row->count;
+}
+
+static uint64_t length(const struct gap *gap)
+{
+  return gap->end - gap->start;
+}
+
+static void sift_down(struct gap *heap, size_t count, size_t i)
+{
+  for (;;) {
+    size_t least = i, left = 2 * i + 1, right = left + 1;
+    if (left < count && length(&heap[left]) < length(&heap[least]))
+      least = left;
+    if (right < count && length(&heap[right]) < length(&heap[least]))
+      least = right;
+    if (least == i)
+      return;
+    struct gap swap = heap[i];
+    heap[i] = heap[least];
+    heap[least] = swap;
+    i = least;
+  }
+}
+
+static void sift_up(struct gap *heap, size_t i)
+{
+  while (i > 0 && length(&heap[(i - 1) / 2]) > length(&heap[i])) {
+    struct gap swap = heap[i];
+    heap[i] = heap[(i - 1) / 2];
+    heap[(i - 1) / 2] = swap;
+    i = (i - 1) / 2;
+  }
+}
+
+static int largest_first(const void *left, const void *right)
+{
+  const struct cause_row *l = left, *r = right;
+  return l->ns < r->ns ? 1 : l->ns > r->ns ? -1 : 0;
+}
+
+static void keep_longest(struct analysis *a, struct gap_table *table, struct gap *gap, const struct causes *causes)
+{
+  size_t limit = a->options.gaps_listed;
+  if (table->longest.count >= limit && (limit == 0 || length(gap) <= length(&table->longest.at[0])))
+    return;
+  gap->cause_count = causes->count;
+  gap->causes = opgap_xcalloc(causes->count, sizeof *gap->causes);
+  memcpy(gap->causes, causes->at, causes->count * sizeof *gap->causes);
+  qsort(gap->causes, gap->cause_count, sizeof *gap->causes, largest_first);
+  if (table->longest.count < limit) {
+    *VEC_PUSH(&table->longest) = *gap;
+    sift_up(table->longest.at, table->longest.count - 1);
+    return;
+  }
+  free(table->longest.at[0].causes);
+  table->longest.at[0] = *gap;
+  sift_down(table->longest.at, table->longest.count, 0);
+}
+
+void gaps_table_add(struct analysis *a, struct gap_table *table, struct gap *gap, const struct causes *causes)
+{
+  table->count++;
+  table->ns += length(gap);
+  for (unsigned i = 0; i < causes->count; i++)
+    add_sum(table, &causes->at[i]);
+  keep_longest(a, table, gap, causes);
+}
+
+void gaps_table_free(struct gap_table *table)
+{
+  for (size_t i = 0; i < table->longest.count; i++)
+    free(table->longest.at[i].causes);
+  VEC_FREE(&table->longest);
+  VEC_FREE(&table->rows);
+  opgap_map_free(&table->index);
+}
+
+/* ---- into the summary ---- */
+
+struct cause_list {
+  struct opgap_map index;
+  VEC(struct opgap_sum_cause) rows;
+  struct opgap_strings texts;
+};
+
+static void list_add(struct cause_list *list, enum opgap_cause cause, const char *detail, uint64_t ns, uint64_t count)
+{
+  uint32_t text = opgap_strings_id(&list->texts, detail, strlen(detail));
+  uint32_t *index = opgap_map_put(&list->index, (uint64_t)cause, text);
+  if (*index == 0) {
+    struct opgap_sum_cause *row = VEC_PUSH(&list->rows);
+    row->cause = cause;
+    row->detail = detail;
+    *index = (uint32_t)list->rows.count;
+  }
+  list->rows.at[*index - 1].ns += ns;
+  list->rows.at[*index - 1].count += count;
+}
+
+static int causes_largest_first(const void *left, const void *right)
+{
+  const struct opgap_sum_cause *l = left, *r = right;
+  if (l->ns != r->ns)
+    return l->ns < r->ns ? 1 : -1;
+  return l->cause != r->cause ? (int)l->cause - (int)r->cause : strcmp(l->detail, r->detail);
+}
+
+static struct opgap_sum_cause *list_take(struct analysis *a, struct cause_list *list, size_t *count)
+{
+  *count = list->rows.count;
+  if (*count)
+    qsort(list->rows.at, *count, sizeof *list->rows.at, causes_largest_first);
+  struct opgap_sum_cause *rows = opgap_pool_alloc(a->pool, *count * sizeof *rows);
+  if (*count)
+    memcpy(rows, list->rows.at, *count * sizeof *rows);
+  VEC_FREE(&list->rows);
+  opgap_map_free(&list->index);
+  opgap_strings_free(&list->texts);
+  return rows;
+}
+
+static void list_table(struct analysis *a, struct cause_list *list, const struct gap_table *table, uint32_t process)
+{
+  for (size_t i = 0; i < table->rows.count; i++) {
+    const struct cause_row *row = &table->rows.at[i];
+    list_add(list, (enum opgap_cause)row->key.cause, blame_text(a, &row->key, process), row->ns, row->count);
+  }
+}
+
+static struct opgap_sum_cause *gap_causes(struct analysis *a, const struct gap *gap)
+{
+  struct opgap_sum_cause *causes = opgap_pool_alloc(a->pool, gap->cause_count * sizeof *causes);
+  for (unsigned i = 0; i < gap->cause_count; i++)
+    causes[i] = (struct opgap_sum_cause){.cause = (enum opgap_cause)gap->causes[i].key.cause,
+                                         .detail = blame_text(a, &gap->causes[i].key, gap->process),
+                                         .ns = gap->causes[i].ns,
+                                         .count = 1};
+  return causes;
+}
+
+static int thread_gaps_longest_first(const void *left, const void *right)
+{
+  const struct opgap_sum_thread_gap *l = left, *r = right;
+  if (l->duration_ns != r->duration_ns)
+    return l->duration_ns < r->duration_ns ? 1 : -1;
+  return l->start_ns < r->start_ns ? -1 : l->start_ns > r->start_ns;
+}
+
+/* Gaps count where the work is: in trainers, or in every process that is no helper. */
+static bool gaps_of(const struct analysis *a, unsigned process)
+{
+  const struct process *p = &a->processes[process];
+  if (!p->included)
+    return false;
+  return a->options.process != NULL || p->role == OPGAP_ROLE_TRAINER || p->role == OPGAP_ROLE_PROGRAM;
+}
+
+static void list_thread_gap(struct analysis *a, const struct gap *gap, struct opgap_sum_thread_gap *row)
+{
+  const struct thread *t = &a->threads[gap->thread];
+  *row = (struct opgap_sum_thread_gap){.pid = a->processes[gap->process].info->pid,
+                                       .tid = t->tid,
+                                       .thread = analysis_text(a, t->name),
+                                       .process = a->processes[gap->process].label,
+                                       .start_ns = gap->start - a->start_ns,
+                                       .duration_ns = length(gap),
+                                       .call = analysis_text(a, gap->call),
+                                       .op = analysis_text(a, gap->op),
+                                       .cause_count = gap->cause_count,
+                                       .causes = gap_causes(a, gap)};
+}
+
+static int gpu_gaps_longest_first(const void *left, const void *right)
+{
+  const struct opgap_sum_gpu_gap *l = left, *r = right;
+  if (l->duration_ns != r->duration_ns)
+    return l->duration_ns < r->duration_ns ? 1 : -1;
+  return l->start_ns < r->start_ns ? -1 : l->start_ns > r->start_ns;
+}
+
+static void finish_gpu(struct analysis *a)
+{
+  struct opgap_sum_gaps *gaps = &a->summary->gaps;
+  struct cause_list list = {0};
+  size_t listed = 0;
+  uint32_t id;
+  opgap_strings_init(&list.texts, a->pool);
+  for (size_t i = 0; i < gpu_device_count(a); i++)
+    listed += gpu_gap_table(a, i, &id)->longest.count;
+  gaps->gpus = opgap_pool_alloc(a->pool, listed * sizeof *gaps->gpus);
+  for (size_t i = 0; i < gpu_device_count(a); i++) {
+    const struct gap_table *table = gpu_gap_table(a, i, &id);
+    gaps->gpu_count += table->count;
+    gaps->gpu_ns += table->ns;
+    list_table(a, &list, table, UINT32_MAX);
+    for (size_t k = 0; k < table->longest.count; k++) {
+      const struct gap *gap = &table->longest.at[k];
+      gaps->gpus[gaps->gpu_listed++] = (struct opgap_sum_gpu_gap){.device = id,
+                                                                  .pid = a->processes[gap->process].info->pid,
+                                                                  .start_ns = gap->start - a->start_ns,
+                                                                  .duration_ns = length(gap),
+                                                                  .next = analysis_text(a, gap->next),
+                                                                  .cause_count = gap->cause_count,
+                                                                  .causes = gap_causes(a, gap)};
+    }
+  }
+  if (gaps->gpu_listed)
+    qsort(gaps->gpus, gaps->gpu_listed, sizeof *gaps->gpus, gpu_gaps_longest_first);
+  if (gaps->gpu_listed > a->options.gaps_listed)
+    gaps->gpu_listed = a->options.gaps_listed;
+  gaps->gpu_by_cause = list_take(a, &list, &gaps->gpu_cause_count);
+}
+
+static void finish_threads(struct analysis *a)
+{
+  struct opgap_sum_gaps *gaps = &a->summary->gaps;
+  struct cause_list list = {0};
+  size_t listed = 0;
+  opgap_strings_init(&list.texts, a->pool);
+  for (unsigned i = 0; i < a->process_count; i++)
+    listed += gaps_of(a, i) ? a->thread_gaps[i].longest.count : 0;
+  gaps->threads = opgap_pool_alloc(a->pool, listed * sizeof *gaps->threads);
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct gap_table *table = &a->thread_gaps[i];
+    if (!gaps_of(a, i))
+      continue;
+    gaps->thread_count += table->count;
+    gaps->thread_ns += table->ns;
+    list_table(a, &list, table, i);
+    for (size_t k = 0; k < table->longest.count; k++)
+      list_thread_gap(a, &table->longest.at[k], &gaps->threads[gaps->thread_listed++]);
+  }
+  if (gaps->thread_listed)
+    qsort(gaps->threads, gaps->thread_listed, sizeof *gaps->threads, thread_gaps_longest_first);
+  if (gaps->thread_listed > a->options.gaps_listed)
+    gaps->thread_listed = a->options.gaps_listed;
+  gaps->thread_by_cause = list_take(a, &list, &gaps->thread_cause_count);
+}
+
+void gaps_finish(struct analysis *a)
+{
+  a->summary->gaps.thread_min_ns = a->options.thread_min_gap_ns;
+  a->summary->gaps.gpu_min_ns = a->options.gpu_min_gap_ns;
+  finish_threads(a);
+  finish_gpu(a);
+}

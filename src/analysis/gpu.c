@@ -1,0 +1,580 @@
+/* GPU activity: busy time, idle gaps, kernels as rows, and kernels joined to the ops that launched them.
+ *
+ * GPU streams are read AHEAD_NS ahead of the threads, so that an op that ends finds the GPU time of its launches.
+ * A launch is known by (process, correlation id); its thread is the low half of a pthread_t, which is all that some
+ * CUPTI versions give.  Activities are put in order of their start by a heap of HEAP_LIMIT entries a device; what comes
+ * later than that is still summed, but finds no gap.
+ *
+ * A GPU gap ends with a piece of work.  If that was launched before the gap began, the device was the reason
+ * (dependency or launch latency); else the host was, up to the launch. */
+#include "analysis/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define AHEAD_NS 1000000000ull
+#define HEAP_LIMIT 65536u
+#define HTA_THRESHOLD_NS 30000ull
+#define EXPOSED_BATCH 4096u
+
+struct launch {
+  uint64_t start, end, correlation, gpu_ns;
+  uint32_t process, thread; /* thread: low half of its pthread_t */
+  bool taken;               /* an op has it as its own */
+};
+
+struct launch_queue { /* launches of one thread, by start: serials into gpu_state.launches */
+  VEC(uint32_t) v;
+  size_t first;
+};
+
+struct activity {
+  uint64_t start, end, correlation;
+  uint32_t process, name;
+  uint8_t class_;
+};
+
+struct device {
+  uint32_t id, host;
+  uint32_t name;
+  uint64_t memory_bytes, sm_count;
+  struct activity *heap;
+  size_t heap_count;
+  uint64_t first, busy_end, busy_ns;
+  uint64_t class_end[OPGAP_CLASS_COUNT], class_ns[OPGAP_CLASS_COUNT], class_count[OPGAP_CLASS_COUNT];
+  uint64_t bytes[3]; /* h2d, d2h, d2d */
+  struct intervals communication, computation;
+  uint64_t exposed_ns;
+  uint64_t host_wait, kernel_wait, other_wait;
+  struct gap_table gaps;
+};
+
+struct gpu_stream {
+  unsigned process;
+  void *cursor;
+  const struct opgap_record *records;
+  size_t left;
+  uint64_t reached;
+};
+
+struct gpu_state {
+  VEC(struct gpu_stream) streams;
+  struct launch *launches; /* a ring of GPU_WINDOW, by serial */
+  uint32_t next_serial;
+  struct opgap_map by_correlation; /* (correlation, process) -> serial + 1 */
+  VEC(struct launch_queue) queues;
+  struct opgap_map queue_index; /* (thread, process) -> queue + 1 */
+  VEC(struct device) devices;
+  uint64_t lost, invalid;
+};
+
+void gpu_open(struct analysis *a)
+{
+  a->gpu = opgap_xcalloc(1, sizeof *a->gpu);
+  for (unsigned p = 0; p < a->process_count; p++)
+    for (unsigned s = 0; s < a->processes[p].info->stream_count; s++)
+      if (a->processes[p].info->streams[s].kind == OPGAP_STREAM_GPU) {
+        struct gpu_stream *stream = VEC_PUSH(&a->gpu->streams);
+        stream->process = p;
+        stream->cursor = a->source->cursor_open(a->source->context, p, s);
+      }
+}
+
+/* ---- launches ---- */
+
+static struct launch *launch_at(struct gpu_state *g, uint32_t serial)
+{
+  return &g->launches[serial & (GPU_WINDOW - 1)];
+}
+
+static bool launch_kept(const struct gpu_state *g, uint32_t serial)
+{
+  return g->next_serial - serial <= GPU_WINDOW;
+}
+
+/* Forgets correlation ids whose launches the ring has lost. */
+static void renew_index(struct gpu_state *g)
+{
+  opgap_map_clear(&g->by_correlation);
+  uint32_t count = g->next_serial < GPU_WINDOW ? g->next_serial : GPU_WINDOW;
+  for (uint32_t serial = g->next_serial - count; serial != g->next_serial; serial++) {
+    const struct launch *l = launch_at(g, serial);
+    *opgap_map_put(&g->by_correlation, l->correlation, l->process) = serial + 1;
+  }
+}
+
+static struct launch *launch_find(struct gpu_state *g, unsigned process, uint64_t correlation, uint32_t *serial)
+{
+  uint32_t value = opgap_map_get(&g->by_correlation, correlation, process);
+  if (value == 0 || !launch_kept(g, value - 1))
+    return NULL;
+  *serial = value - 1;
+  return launch_at(g, *serial);
+}
+
+static struct launch *launch_make(struct gpu_state *g, unsigned process, uint64_t correlation, uint32_t *serial)
+{
+  struct launch *found = launch_find(g, process, correlation, serial);
+  if (found != NULL)
+    return found;
+  if (g->launches == NULL)
+    g->launches = opgap_xcalloc(GPU_WINDOW, sizeof *g->launches);
+  if (g->by_correlation.count >= 2 * GPU_WINDOW)
+    renew_index(g);
+  *serial = g->next_serial++;
+  struct launch *l = launch_at(g, *serial);
+  *l = (struct launch){.correlation = correlation, .process = process};
+  *opgap_map_put(&g->by_correlation, correlation, process) = *serial + 1;
+  return l;
+}
+
+static struct launch_queue *queue_of(struct gpu_state *g, unsigned process, uint32_t thread, bool make)
+{
+  if (!make) {
+    uint32_t index = opgap_map_get(&g->queue_index, thread, process);
+    return index ? &g->queues.at[index - 1] : NULL;
+  }
+  uint32_t *index = opgap_map_put(&g->queue_index, thread, process);
+  if (*index == 0) {
+    (void)VEC_PUSH(&g->queues);
+    *index = (uint32_t)g->queues.count;
+  }
+  return &g->queues.at[*index - 1];
+}
+
+static void queue_add(struct gpu_state *g, struct launch_queue *q, uint32_t serial)
+{
+  if (q->first > 4096 && q->first * 2 > q->v.count) {
+    memmove(q->v.at, q->v.at + q->first, (q->v.count - q->first) * sizeof *q->v.at);
+    q->v.count -= q->first;
+    q->first = 0;
+  }
+  while (q->first < q->v.count && !launch_kept(g, q->v.at[q->first]))
+    q->first++;
+  (void)VEC_PUSH(&q->v);
+  size_t i = q->v.count - 1;
+  uint64_t start = launch_at(g, serial)->start;
+  for (; i > q->first && launch_at(g, q->v.at[i - 1])->start > start; i--)
+    q->v.at[i] = q->v.at[i - 1];
+  q->v.at[i] = serial;
+}
+
+static void add_api(struct analysis *a, unsigned process, const struct opgap_record *r)
+{
+  struct gpu_state *g = a->gpu;
+  uint32_t serial;
+  struct launch *l = launch_make(g, process, r->status, &serial);
+  bool known = l->start != 0;
+  l->start = r->start_ns;
+  l->end = r->end_ns;
+  l->thread = (uint32_t)r->field[1];
+  if (!known)
+    queue_add(g, queue_of(g, process, l->thread, true), serial);
+  const struct process *p = &a->processes[process];
+  if (p->main_thread != UINT32_MAX && (uint32_t)a->threads[p->main_thread].pthread == l->thread)
+    breakdown_gpu(a, process, OPGAP_CLASS_RUNTIME, r->start_ns, r->end_ns);
+}
+
+void gpu_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint64_t *self_ns, uint64_t *total_ns)
+{
+  struct gpu_state *g = a->gpu;
+  struct launch_queue *q = g->queues.count ? queue_of(g, t->process, (uint32_t)t->pthread, false) : NULL;
+  if (q == NULL)
+    return;
+  while (q->first < q->v.count && !launch_kept(g, q->v.at[q->first]))
+    q->first++;
+  size_t low = q->first, high = q->v.count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (launch_at(g, q->v.at[middle])->start < r->start_ns)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  for (; low < q->v.count; low++) {
+    struct launch *l = launch_at(g, q->v.at[low]);
+    if (l->start > r->end_ns)
+      break;
+    *total_ns += l->gpu_ns;
+    if (!l->taken)
+      *self_ns += l->gpu_ns;
+    l->taken = true;
+  }
+  if (r->depth == 0) /* no later op can contain these */
+    q->first = low;
+}
+
+/* ---- devices ---- */
+
+static struct device *device_of(struct analysis *a, unsigned process, uint32_t id)
+{
+  struct gpu_state *g = a->gpu;
+  uint32_t host = analysis_string(a, a->processes[process].info->host);
+  for (size_t i = 0; i < g->devices.count; i++)
+    if (g->devices.at[i].id == id && g->devices.at[i].host == host)
+      return &g->devices.at[i];
+  struct device *d = VEC_PUSH(&g->devices);
+  d->id = id;
+  d->host = host;
+  d->memory_bytes = d->sm_count = OPGAP_UNKNOWN;
+  d->heap = opgap_xcalloc(HEAP_LIMIT, sizeof *d->heap);
+  return d;
+}
+
+static void heap_push(struct device *d, struct activity activity)
+{
+  size_t i = d->heap_count++;
+  for (; i > 0 && d->heap[(i - 1) / 2].start > activity.start; i = (i - 1) / 2)
+    d->heap[i] = d->heap[(i - 1) / 2];
+  d->heap[i] = activity;
+}
+
+static struct activity heap_pop(struct device *d)
+{
+  struct activity first = d->heap[0], last = d->heap[--d->heap_count];
+  size_t i = 0;
+  for (;;) {
+    size_t child = 2 * i + 1;
+    if (child >= d->heap_count)
+      break;
+    if (child + 1 < d->heap_count && d->heap[child + 1].start < d->heap[child].start)
+      child++;
+    if (d->heap[child].start >= last.start)
+      break;
+    d->heap[i] = d->heap[child];
+    i = child;
+  }
+  d->heap[i] = last;
+  return first;
+}
+
+static void sum_exposed(struct device *d)
+{
+  size_t k = 0;
+  for (size_t i = 0; i < d->communication.v.count; i++) {
+    uint64_t start = d->communication.v.at[i].start, end = d->communication.v.at[i].end, hidden = 0;
+    for (; k < d->computation.v.count && d->computation.v.at[k].end <= start; k++)
+      ;
+    for (size_t j = k; j < d->computation.v.count && d->computation.v.at[j].start < end; j++) {
+      uint64_t from = d->computation.v.at[j].start > start ? d->computation.v.at[j].start : start;
+      uint64_t to = d->computation.v.at[j].end < end ? d->computation.v.at[j].end : end;
+      hidden += to > from ? to - from : 0;
+    }
+    d->exposed_ns += end - start - hidden;
+  }
+  d->communication.v.count = d->computation.v.count = 0;
+}
+
+static void add_gap(struct analysis *a, struct device *d, const struct activity *activity)
+{
+  uint32_t serial;
+  const struct launch *l = launch_find(a->gpu, activity->process, activity->correlation, &serial);
+  uint64_t ns = activity->start - d->busy_end;
+  bool launched = l != NULL && l->start != 0;
+  if (launched && l->start > d->busy_end)
+    d->host_wait += ns;
+  else if (ns < HTA_THRESHOLD_NS)
+    d->kernel_wait += ns;
+  else
+    d->other_wait += ns;
+  if (ns < a->options.gpu_min_gap_ns || !analysis_in_window(a, activity->start))
+    return;
+  struct gap gap = {.start = d->busy_end,
+                    .end = activity->start,
+                    .process = activity->process,
+                    .device = (uint32_t)(d - a->gpu->devices.at),
+                    .next = activity->name,
+                    .gpu = true};
+  if (launched) {
+    struct thread *t = analysis_pthread(a, activity->process, l->thread);
+    gap.launch_start = l->start;
+    gap.launch_end = l->end;
+    gap.thread = t ? (uint32_t)(t - a->threads) : a->processes[activity->process].main_thread;
+  }
+  gaps_push(a, gap);
+}
+
+static uint64_t beyond(uint64_t *last_end, uint64_t start, uint64_t end)
+{
+  uint64_t from = start > *last_end ? start : *last_end;
+  if (end > *last_end)
+    *last_end = end;
+  return end > from ? end - from : 0;
+}
+
+static void run_activity(struct analysis *a, struct device *d, const struct activity *activity)
+{
+  if (d->busy_end == 0)
+    d->first = activity->start;
+  else if (activity->start > d->busy_end)
+    add_gap(a, d, activity);
+  breakdown_gpu(a, activity->process,
+                activity->class_ == OPGAP_CLASS_COMMUNICATION ? OPGAP_CLASS_KERNEL : (enum opgap_class)activity->class_,
+                activity->start, activity->end);
+  uint64_t busy = beyond(&d->busy_end, activity->start, activity->end);
+  uint64_t own = beyond(&d->class_end[activity->class_], activity->start, activity->end);
+  if (!analysis_in_window(a, activity->end))
+    return;
+  d->busy_ns += busy;
+  d->class_ns[activity->class_] += own;
+  d->class_count[activity->class_]++;
+  if (activity->class_ == OPGAP_CLASS_COMMUNICATION)
+    intervals_append(&d->communication, activity->start, activity->end);
+  else if (activity->class_ == OPGAP_CLASS_KERNEL)
+    intervals_append(&d->computation, activity->start, activity->end);
+  if (d->computation.v.count + d->communication.v.count > EXPOSED_BATCH)
+    sum_exposed(d);
+}
+
+static void pop_until(struct analysis *a, uint64_t time)
+{
+  for (size_t i = 0; i < a->gpu->devices.count; i++) {
+    struct device *d = &a->gpu->devices.at[i];
+    while (d->heap_count > 0 && (d->heap[0].start <= time || d->heap_count >= HEAP_LIMIT)) {
+      struct activity activity = heap_pop(d);
+      run_activity(a, d, &activity);
+    }
+  }
+}
+
+/* ---- records ---- */
+
+static bool is_collective(const char *name)
+{
+  return strcasestr(name, "nccl") != NULL || strcasestr(name, "rccl") != NULL;
+}
+
+static void add_row(struct analysis *a, unsigned process, enum opgap_op_kind kind, uint32_t name, uint64_t ns)
+{
+  struct op_row *row = ops_row(a, process, kind, name);
+  row->calls++;
+  row->self_gpu_ns += ns;
+  row->total_gpu_ns += ns;
+}
+
+/* cudaMemcpyKind-like copy kinds of CUPTI: 1 host to device, 2 device to host, 8 device to device. */
+static const char *copy_name(uint64_t kind)
+{
+  switch (kind) {
+  case 1:
+    return "Memcpy HtoD";
+  case 2:
+    return "Memcpy DtoH";
+  case 8:
+    return "Memcpy DtoD";
+  case 10:
+    return "Memcpy PtoP";
+  default:
+    return "Memcpy";
+  }
+}
+
+static void add_copy_bytes(struct device *d, const struct opgap_record *r)
+{
+  uint64_t kind = r->field[4];
+  unsigned direction = kind == 1 ? 0 : kind == 2 ? 1 : 2;
+  d->bytes[direction] += r->field[0];
+}
+
+static void add_activity(struct analysis *a, unsigned process, const struct opgap_record *r)
+{
+  bool kernel = r->event == OPGAP_EV_KERNEL, copy = r->event == OPGAP_EV_GPU_MEMCPY;
+  if (r->start_ns == 0 || r->end_ns < r->start_ns) {
+    a->gpu->invalid++;
+    return;
+  }
+  struct device *d = device_of(a, process, (uint32_t)r->field[1]);
+  uint32_t name = kernel ? analysis_gid(a, process, r->field[0])
+                         : analysis_string(a, copy ? copy_name(r->field[4]) : "Memset (Device)");
+  enum opgap_class class_ = copy ? OPGAP_CLASS_MEMCPY : kernel ? OPGAP_CLASS_KERNEL : OPGAP_CLASS_MEMSET;
+  if (kernel && is_collective(analysis_text(a, name)))
+    class_ = OPGAP_CLASS_COMMUNICATION;
+  uint64_t ns = r->end_ns - r->start_ns;
+  uint32_t serial;
+  launch_make(a->gpu, process, r->status, &serial)->gpu_ns += ns;
+  if (d->heap_count >= HEAP_LIMIT)
+    pop_until(a, 0);
+  heap_push(d, (struct activity){r->start_ns, r->end_ns, r->status, process, name, (uint8_t)class_});
+  if (!analysis_in_window(a, r->end_ns))
+    return;
+  add_row(a, process, kernel ? OPGAP_OP_KERNEL : copy ? OPGAP_OP_MEMCPY : OPGAP_OP_MEMSET, name, ns);
+  if (copy)
+    add_copy_bytes(d, r);
+}
+
+static void add_device(struct analysis *a, unsigned process, const struct opgap_record *r)
+{
+  struct device *d = device_of(a, process, r->status);
+  d->name = analysis_gid(a, process, r->field[0]);
+  d->sm_count = r->field[1];
+  d->memory_bytes = r->field[3];
+}
+
+void gpu_record(struct analysis *a, unsigned process, const struct opgap_record *r)
+{
+  switch (r->event) {
+  case OPGAP_EV_KERNEL:
+  case OPGAP_EV_GPU_MEMCPY:
+  case OPGAP_EV_GPU_MEMSET:
+    add_activity(a, process, r);
+    break;
+  case OPGAP_EV_GPU_API:
+    add_api(a, process, r);
+    break;
+  case OPGAP_EV_GPU_DEVICE:
+    add_device(a, process, r);
+    break;
+  case OPGAP_EV_GPU_LOST:
+    if (r->status == 1)
+      a->gpu->lost += r->field[0];
+    else
+      a->gpu->invalid += r->field[0];
+    break;
+  default:
+    break;
+  }
+}
+
+static void read_stream(struct analysis *a, struct gpu_stream *stream, uint64_t until)
+{
+  while (stream->cursor != NULL && stream->reached <= until) {
+    if (stream->left == 0) {
+      stream->left = a->source->cursor_batch(stream->cursor, &stream->records);
+      a->done += stream->left;
+    }
+    if (stream->left == 0) {
+      a->source->cursor_close(stream->cursor);
+      stream->cursor = NULL;
+      return;
+    }
+    const struct opgap_record *r = stream->records++;
+    stream->left--;
+    if (r->start_ns > stream->reached)
+      stream->reached = r->start_ns;
+    gpu_record(a, stream->process, r);
+  }
+}
+
+void gpu_advance(struct analysis *a, uint64_t now)
+{
+  uint64_t until = now == UINT64_MAX ? now : now + AHEAD_NS;
+  for (size_t i = 0; i < a->gpu->streams.count; i++)
+    read_stream(a, &a->gpu->streams.at[i], until);
+  pop_until(a, now);
+}
+
+/* ---- gaps ---- */
+
+/* Explains the host's part, with what lies inside a __next__ as data loading. */
+static void explain_host(struct analysis *a, struct thread *t, uint64_t start, uint64_t end, struct causes *causes)
+{
+  uint64_t at = start;
+  for (size_t i = 0; i < t->nexts.count && at < end; i++) {
+    const struct past_op *next = RING_AT(&t->nexts, i);
+    uint64_t from = next->start > at ? next->start : at, to = next->end < end ? next->end : end;
+    if (to <= from)
+      continue;
+    blame_thread(a, t, t, at, from, causes);
+    causes->data_loading = true;
+    blame_thread(a, t, t, from, to, causes);
+    causes->data_loading = false;
+    at = to;
+  }
+  blame_thread(a, t, t, at, end, causes);
+}
+
+void gpu_explain(struct analysis *a, struct gap *gap)
+{
+  struct causes causes = {0};
+  struct cause_key latency = {.cause = OPGAP_CAUSE_DEVICE, .doing = DOING_LATENCY, .process = UINT32_MAX};
+  if (gap->launch_start == 0 || gap->thread == UINT32_MAX) {
+    blame_add(&causes, (struct cause_key){.cause = OPGAP_CAUSE_UNKNOWN, .process = UINT32_MAX}, gap->end - gap->start);
+  } else if (gap->launch_start <= gap->start) {
+    blame_add(&causes, latency, gap->end - gap->start);
+  } else {
+    uint64_t launched = gap->launch_start < gap->end ? gap->launch_start : gap->end;
+    explain_host(a, &a->threads[gap->thread], gap->start, launched, &causes);
+    blame_add(&causes, latency, gap->end - launched);
+  }
+  gaps_table_add(a, &a->gpu->devices.at[gap->device].gaps, gap, &causes);
+}
+
+/* ---- into the summary ---- */
+
+static void fill(struct analysis *a, struct device *d, struct opgap_sum_gpu *row)
+{
+  sum_exposed(d);
+  uint64_t span = d->busy_end - d->first;
+  *row = (struct opgap_sum_gpu){
+      .device = d->id,
+      .name = analysis_text(a, d->name),
+      .host = analysis_text(a, d->host),
+      .busy_ns = d->busy_ns,
+      .kernel_ns = d->class_ns[OPGAP_CLASS_KERNEL],
+      .memcpy_ns = d->class_ns[OPGAP_CLASS_MEMCPY],
+      .memset_ns = d->class_ns[OPGAP_CLASS_MEMSET],
+      .communication_ns = d->class_ns[OPGAP_CLASS_COMMUNICATION],
+      .exposed_communication_ns = d->exposed_ns,
+      .span_ns = span,
+      .kernels = d->class_count[OPGAP_CLASS_KERNEL] + d->class_count[OPGAP_CLASS_COMMUNICATION],
+      .memcpys = d->class_count[OPGAP_CLASS_MEMCPY],
+      .memsets = d->class_count[OPGAP_CLASS_MEMSET],
+      .h2d_bytes = d->bytes[0],
+      .d2h_bytes = d->bytes[1],
+      .d2d_bytes = d->bytes[2],
+      .memory_bytes = d->memory_bytes,
+      .sm_count = d->sm_count,
+      .utilisation = span ? (double)d->busy_ns / (double)span : -1,
+  };
+}
+
+void gpu_finish(struct analysis *a)
+{
+  struct opgap_summary *s = a->summary;
+  s->gpus = opgap_pool_alloc(a->pool, a->gpu->devices.count * sizeof *s->gpus);
+  for (size_t i = 0; i < a->gpu->devices.count; i++) {
+    struct device *d = &a->gpu->devices.at[i];
+    fill(a, d, &s->gpus[s->gpu_count++]);
+    s->has_gpu = s->has_gpu || d->busy_end > 0;
+    s->gaps.host_wait_ns += d->host_wait;
+    s->gaps.kernel_wait_ns += d->kernel_wait;
+    s->gaps.other_wait_ns += d->other_wait;
+  }
+  s->lost_records += a->gpu->lost;
+  s->invalid_records += a->gpu->invalid;
+}
+
+size_t gpu_device_count(const struct analysis *a)
+{
+  return a->gpu->devices.count;
+}
+
+struct gap_table *gpu_gap_table(struct analysis *a, size_t device, uint32_t *id)
+{
+  *id = a->gpu->devices.at[device].id;
+  return &a->gpu->devices.at[device].gaps;
+}
+
+void gpu_close(struct analysis *a)
+{
+  struct gpu_state *g = a->gpu;
+  for (size_t i = 0; i < g->streams.count; i++)
+    if (g->streams.at[i].cursor != NULL)
+      a->source->cursor_close(g->streams.at[i].cursor);
+  for (size_t i = 0; i < g->queues.count; i++)
+    VEC_FREE(&g->queues.at[i].v);
+  for (size_t i = 0; i < g->devices.count; i++) {
+    struct device *d = &g->devices.at[i];
+    free(d->heap);
+    VEC_FREE(&d->communication.v);
+    VEC_FREE(&d->computation.v);
+    gaps_table_free(&d->gaps);
+  }
+  VEC_FREE(&g->streams);
+  VEC_FREE(&g->queues);
+  VEC_FREE(&g->devices);
+  opgap_map_free(&g->by_correlation);
+  opgap_map_free(&g->queue_index);
+  free(g->launches);
+  free(g);
+}

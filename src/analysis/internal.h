@@ -1,0 +1,418 @@
+/* The state of an analysis, shared by its parts.
+ *
+ * How it works: all thread streams are merged by the time their records ended (analyse.c) and each record is handed
+ * once to the parts: ops.c, calls.c, files.c, locks.c, memory.c, steps.c, roles.c, timeline.c.  What happened on one
+ * thread is explained by what others did, so a gap is not explained when it ends but SETTLE_NS later, out of the
+ * threads' recent history (timeline.c, blame.c, gaps.c).  GPU streams are read ahead of the threads (gpu.c), because
+ * an op must know its kernels when it ends.
+ *
+ * Bounds: per thread RING_LIMIT calls and ops of history; per process OBJECT_LIMIT objects with their last edges;
+ * PENDING_LIMIT gaps waiting to be explained; GPU_WINDOW launches and activities; CAUSE_LIMIT and FILE_LIMIT rows, after
+ * which details are summed without their name.
+ *
+ * Names: a `gid` is an id in analysis.strings, the same for all processes; a name id of a record is valid in its
+ * process only.
+ */
+#ifndef OPGAP_ANALYSIS_INTERNAL_H
+#define OPGAP_ANALYSIS_INTERNAL_H
+
+#include "analysis/analysis.h"
+#include "analysis/pool.h"
+
+#define SETTLE_NS 200000000ull
+#define RING_LIMIT 16384u
+#define OBJECT_LIMIT 65536u
+#define PENDING_LIMIT 8192u
+#define GPU_WINDOW 1048576u
+#define CAUSE_LIMIT 65536u
+#define FILE_LIMIT 1000000u
+#define LOCK_LIMIT 65536u
+
+/* What a hooked call does, told from its name and category. */
+enum verb {
+  VERB_OTHER,
+  VERB_READ,
+  VERB_WRITE,
+  VERB_OPEN,
+  VERB_CLOSE,
+  VERB_SYNC,
+  VERB_STAT,
+  VERB_POLL,
+  VERB_CONNECT,
+  VERB_MUTEX,
+  VERB_RWLOCK,
+  VERB_COND,
+  VERB_SEM,
+  VERB_BARRIER,
+  VERB_JOIN,
+  VERB_SLEEP,
+  VERB_CHILD,
+  VERB_WAKE, /* signal, broadcast, post, unlock */
+  VERB_ALLOC,
+  VERB_FREE,
+  VERB_COPY,
+  VERB_CUDA,
+};
+
+struct hook {
+  uint32_t name, category; /* gid; 0: not a hook */
+  uint8_t verb, flags;     /* enum verb; OPGAP_EVENT_* */
+};
+
+enum name_flag {
+  NAME_STEP = 1,     /* Optimizer.step# */
+  NAME_NEXT = 2,     /* enumerate(DataLoader)#...__next__ */
+  NAME_PROFILER = 4, /* ProfilerStep#N */
+  NAME_BACKWARD = 8,
+  NAME_COMM = 16,
+  NAME_PIPE = 32, /* pipe:[..], socket:[..], anon_inode: what a write of another process can wake */
+  NAME_FILE = 64, /* an absolute path */
+  NAME_MULTI = 128, /* the multi-process DataLoader's __next__ */
+  NAME_NVTX_STEP = 256, /* a range called "step" or "step N" */
+};
+
+/* A call in a thread's recent past. */
+struct past_call {
+  uint64_t start, end, object; /* object: gid when named, else an address */
+  uint16_t event;
+  uint8_t depth;
+  bool named;
+};
+/* An outermost framework op, or a DataLoader's __next__. */
+struct past_op {
+  uint64_t start, end;
+  uint32_t name;
+};
+#define RING(T)                                                                                                        \
+  struct {                                                                                                             \
+    T *at;                                                                                                             \
+    size_t first, count, room;                                                                                         \
+    uint64_t forgotten; /* end of the newest entry given up */                                                         \
+  }
+#define RING_AT(r, i) (&(r)->at[((r)->first + (i)) & ((r)->room - 1)])
+
+/* What lies directly inside the op that will end next at the level above. */
+struct level {
+  uint64_t child_ns, blocked_ns;
+  uint32_t children, last_child; /* last_child: its row + 1; then what it added to that row */
+  uint64_t last_ns, last_blocked_ns, last_gpu_ns, last_allocs, last_alloc_bytes;
+};
+
+/* A hook's totals on one thread. */
+struct thread_hook {
+  uint16_t event;
+  bool counted; /* a COUNTER record was seen */
+  uint64_t calls, bytes, failed, time_ns; /* of its spans and points, in the window */
+  uint64_t spans, span_ns;                /* whole trace up to now, to subtract timed spans */
+  uint64_t base[5], last[5];              /* COUNTER fields: before the window, at its end */
+};
+
+struct thread {
+  unsigned process, stream;
+  int32_t tid;
+  uint32_t name; /* gid */
+  bool main, used;
+  uint64_t pthread, end_ns;
+  struct level levels[257];
+  unsigned deepest; /* levels above this are empty */
+  VEC(struct thread_hook) hooks;
+  uint16_t hook_index[OPGAP_MAX_EVENTS]; /* into hooks, + 1 */
+  RING(struct past_call) calls;
+  RING(struct past_op) ops, nexts;
+  uint32_t first_op; /* gid of the first op: 0 before it */
+  uint64_t first_op_ns, op_ns, blocked_ns;
+};
+
+struct edge {
+  uint64_t start, end;
+  uint32_t thread; /* index into analysis.threads */
+};
+#define EDGES 8u
+struct edges { /* the last ones on an object, a ring */
+  struct edge at[EDGES];
+  uint32_t next;
+};
+struct edge_table { /* by object */
+  struct opgap_map index; /* (object, 0) -> rows + 1 */
+  VEC(struct edges) rows;
+};
+
+struct step_list {
+  VEC(uint64_t) end; /* ends of steps */
+  uint64_t first_start; /* where the first step began */
+};
+
+enum step_source { STEPS_API, STEPS_PROFILER, STEPS_OPTIMIZER, STEPS_NVTX, STEPS_DATALOADER, STEPS_SOURCES };
+
+struct process {
+  const struct opgap_process_info *info;
+  struct hook hooks[OPGAP_MAX_EVENTS];
+  uint32_t *gid;     /* by name id: gid + 1, 0 not yet asked */
+  uint32_t *row[2];  /* by name id: op row + 1; [0] OP, [1] RANGE */
+  uint32_t name_limit;
+  unsigned main_thread; /* index into threads, UINT32_MAX if none */
+  unsigned thread_count;
+  struct edge_table objects; /* by address */
+  struct opgap_map pthreads; /* (low half of the pthread_t, 0) -> thread + 1 */
+  uint64_t gil[4]; /* condition variables that look like the GIL's */
+  unsigned gil_count;
+  uint64_t steps_seen, backwards, ops;
+  struct step_list steps[STEPS_SOURCES];
+  uint64_t last_split_ns; /* last __next__ or backward: splits optimizer steps */
+  enum opgap_role role;
+  int32_t worker;
+  const char *label;
+  bool included;
+  uint64_t rss, open_ns, read_bytes, written_bytes, file_ns, first_op_ns;
+  uint32_t open_op, open_call;
+  struct opgap_map live; /* (address, 0) -> size in live_bytes units, when every allocation is recorded */
+  uint64_t live_bytes, peak_bytes, points;
+  bool alloc_events;
+  uint64_t overhead[5];
+  bool has_overhead;
+  uint64_t gpu_invalid, gpu_lost;
+};
+
+struct op_row {
+  uint32_t process, name;
+  enum opgap_op_kind kind;
+  uint64_t calls, self_ns, total_ns, blocked_ns, self_gpu_ns, total_gpu_ns, allocs, alloc_bytes;
+};
+
+struct file_row {
+  uint32_t process, path;
+  uint8_t verb;
+  uint64_t calls, bytes, ns, failed;
+};
+
+struct lock_row {
+  uint32_t process;
+  uint64_t object;
+  uint32_t call;
+  uint64_t waits, ns, longest;
+  uint32_t threads;
+  uint32_t holder; /* thread + 1, by majority of time */
+  uint64_t holder_ns;
+};
+
+/* How a piece of a gap was spent; printed by cause_text (blame.c). */
+enum doing {
+  DOING_NOTHING, /* no words */
+  DOING_READ,
+  DOING_WRITE,
+  DOING_OPEN,
+  DOING_FSYNC,
+  DOING_FILE, /* other calls on files */
+  DOING_OP,   /* inside an op: name */
+  DOING_CODE, /* its own code, outside ops */
+  DOING_WAIT, /* blocked in a call (name) that nobody was seen to end */
+  DOING_HANDOVER, /* between the wake-up and the return of the wait */
+  DOING_SLEEP,
+  DOING_ALLOC,
+  DOING_SOCKET,
+  DOING_GPU,
+  DOING_LATENCY, /* launch to start */
+  DOING_ENDED,   /* before its first or after its last record */
+  DOING_FORGOTTEN,
+};
+struct cause_key {
+  uint8_t cause, doing;
+  uint32_t process; /* UINT32_MAX: the gap's own process */
+  uint32_t thread;  /* thread + 1 when it is not the main thread of that process; 0 otherwise */
+  uint32_t name;    /* gid */
+};
+struct cause_row {
+  struct cause_key key;
+  uint64_t ns, count;
+};
+/* Causes of one gap while it is being explained. */
+#define GAP_CAUSES 48u
+struct causes {
+  struct cause_row at[GAP_CAUSES];
+  unsigned count;
+  bool data_loading; /* inside __next__: all is data loading */
+};
+
+struct gap {
+  uint64_t start, end;
+  uint32_t thread; /* thread gaps */
+  uint32_t device; /* GPU gaps: index into gpus */
+  uint32_t call, op, next; /* gid */
+  uint32_t process;
+  uint16_t event;
+  uint8_t depth;
+  bool gpu, data_loading, whole; /* whole: one __next__ wait, charged to who ended it */
+  uint64_t launch_start, launch_end; /* GPU gaps; 0: unknown */
+  struct cause_row *causes;
+  unsigned cause_count;
+};
+
+/* Sums and longest gaps of one process or device. */
+struct gap_table {
+  uint64_t count, ns;
+  VEC(struct cause_row) rows;
+  struct opgap_map index;
+  VEC(struct gap) longest; /* a min-heap by duration */
+};
+
+struct interval {
+  uint64_t start, end;
+};
+struct intervals { /* disjoint, ascending */
+  VEC(struct interval) v;
+};
+
+struct analysis {
+  const struct opgap_source *source;
+  struct opgap_analysis_options options;
+  struct opgap_summary *summary;
+  struct opgap_pool *pool;
+  struct opgap_strings strings;
+  uint32_t *name_flags; /* by gid */
+  size_t name_flags_room;
+  struct process *processes;
+  struct thread *threads;
+  unsigned process_count, thread_count;
+  uint64_t start_ns, end_ns;       /* of the trace */
+  uint64_t window_start, window_end; /* records that ended in (start, end] are summed */
+  uint64_t now;
+  bool steps_only;                 /* first pass of --steps */
+
+  VEC(struct op_row) ops;
+  struct opgap_map op_index; /* (process << 8 | kind, name) */
+  VEC(struct file_row) files;
+  struct opgap_map file_index; /* (process << 8 | verb, path) */
+  VEC(struct lock_row) locks;
+  struct opgap_map lock_index, lock_threads;
+  struct opgap_map pipe_writers; /* (pipe, process) */
+  struct opgap_map next_pipes;   /* (pipe, process) that a __next__ of process reads */
+  struct opgap_map pipe_readers; /* (pipe, process) */
+  struct edge_table pipes;       /* writes, by gid */
+  VEC(struct gap) pending;
+  struct gap_table *thread_gaps; /* by process: gaps of its main thread */
+  VEC(struct opgap_sum_untraced) children; /* every child announced, pid and command */
+  VEC(uint32_t) notices;
+  struct gpu_state *gpu;
+  struct breakdown_state *breakdown;
+  uint64_t hooked_calls, done, total; /* done, total: records read, of all */
+};
+
+/* analyse.c */
+struct thread *analysis_pthread(struct analysis *a, unsigned process, uint64_t pthread); /* NULL: unknown */
+uint32_t analysis_gid(struct analysis *a, unsigned process, uint64_t name_id);
+uint32_t analysis_string(struct analysis *a, const char *text);
+uint32_t analysis_name_flags(struct analysis *a, uint32_t gid);
+static inline const char *analysis_text(const struct analysis *a, uint32_t gid)
+{
+  return opgap_strings_text(&a->strings, gid);
+}
+static inline bool analysis_in_window(const struct analysis *a, uint64_t end_ns)
+{
+  return end_ns > a->window_start && end_ns <= a->window_end;
+}
+
+/* hooks.c: what a hook of this process does */
+void hooks_classify(struct analysis *a, unsigned process);
+
+/* ops.c */
+void ops_add(struct analysis *a, struct thread *t, const struct opgap_event *event, const struct opgap_record *r);
+void ops_add_blocked(struct thread *t, unsigned depth, uint64_t ns);
+struct op_row *ops_row(struct analysis *a, unsigned process, enum opgap_op_kind kind, uint32_t name);
+void ops_finish(struct analysis *a);
+
+/* calls.c */
+void calls_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_event *event,
+               const struct opgap_record *r);
+void calls_counter(struct analysis *a, struct thread *t, const struct opgap_record *r);
+void calls_finish(struct analysis *a);
+
+/* files.c */
+void files_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
+               uint32_t path);
+void files_finish(struct analysis *a);
+const char *files_verb(enum verb verb);
+
+/* locks.c */
+void locks_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
+void locks_finish(struct analysis *a);
+
+/* memory.c */
+void memory_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
+                 bool point);
+void memory_sample(struct analysis *a, unsigned process, const struct opgap_record *r);
+void memory_finish(struct analysis *a);
+
+/* steps.c */
+void steps_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, const struct opgap_record *r);
+void steps_mark(struct analysis *a, struct thread *t, const struct opgap_record *r);
+/* Which of a process's lists is its steps; STEPS_SOURCES when none. */
+enum step_source steps_source(const struct process *p);
+unsigned steps_process(const struct analysis *a); /* whose steps are shown; UINT32_MAX: none */
+bool steps_window(struct analysis *a, char *error, size_t size);
+void steps_finish(struct analysis *a);
+
+/* roles.c */
+void roles_assign(struct analysis *a);
+bool roles_include(struct analysis *a, char *error, size_t size);
+void roles_finish(struct analysis *a);
+
+/* timeline.c */
+void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
+                   uint64_t object, bool named);
+void timeline_op(struct thread *t, uint32_t name, uint32_t flags, bool framework, const struct opgap_record *r);
+/* First entry of a ring that ends after `time`; count when none. */
+size_t timeline_calls_from(const struct thread *t, uint64_t time);
+size_t timeline_ops_from(const struct thread *t, uint64_t time);
+/* Who ended the wait `call` of thread t: fills *edge, or returns false. */
+bool timeline_waker(struct analysis *a, const struct thread *t, const struct past_call *call, struct edge *edge);
+void timeline_free(struct thread *t);
+
+/* blame.c: explains [start, end) of thread t as a part of a gap of thread `own` */
+void blame_thread(struct analysis *a, const struct thread *own, struct thread *t, uint64_t start, uint64_t end,
+                  struct causes *causes);
+void blame_add(struct causes *causes, struct cause_key key, uint64_t ns);
+uint64_t blame_sum(const struct causes *causes);
+const char *blame_text(struct analysis *a, const struct cause_key *key, uint32_t own_process);
+
+/* gaps.c */
+void gaps_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
+void gaps_next(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name);
+void gaps_push(struct analysis *a, struct gap gap);
+void gaps_settle(struct analysis *a, uint64_t until);
+void gaps_table_add(struct analysis *a, struct gap_table *table, struct gap *gap, const struct causes *causes);
+void gaps_table_free(struct gap_table *table);
+void gaps_finish(struct analysis *a);
+
+/* gpu.c */
+void gpu_open(struct analysis *a);
+void gpu_advance(struct analysis *a, uint64_t now); /* now = UINT64_MAX: to the end */
+/* A record of a built-in GPU event, from any stream. */
+void gpu_record(struct analysis *a, unsigned process, const struct opgap_record *r);
+/* GPU time of what thread t launched in an op: its own (not yet taken by an op inside) and all. */
+void gpu_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint64_t *self_ns, uint64_t *total_ns);
+void gpu_finish(struct analysis *a);
+void gpu_close(struct analysis *a);
+size_t gpu_device_count(const struct analysis *a);
+struct gap_table *gpu_gap_table(struct analysis *a, size_t device, uint32_t *id);
+void gpu_explain(struct analysis *a, struct gap *gap);
+
+/* breakdown.c: classes of step time on the trainer's main thread */
+void breakdown_op(struct analysis *a, struct thread *t, uint32_t flags, bool framework, const struct opgap_record *r);
+void breakdown_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
+void breakdown_gpu(struct analysis *a, unsigned process, enum opgap_class class_, uint64_t start, uint64_t end);
+void breakdown_step(struct analysis *a, unsigned process);
+void breakdown_finish(struct analysis *a);
+void breakdown_close(struct analysis *a);
+
+/* intervals.c */
+void intervals_append(struct intervals *iv, uint64_t start, uint64_t end); /* end not before the last end */
+void intervals_drop_before(struct intervals *iv, uint64_t time);
+
+/* verdict.c */
+void verdict_finish(struct analysis *a);
+
+/* stats.c */
+uint64_t stats_percentile(const uint64_t *sorted, size_t count, double share);
+void stats_sort(uint64_t *values, size_t count);
+
+#endif

@@ -1,0 +1,91 @@
+/* Contended locks: every recorded wait for a mutex or rwlock, by object, and who held it. */
+#include "analysis/internal.h"
+
+#include <stdlib.h>
+
+static struct lock_row *row_of(struct analysis *a, unsigned process, uint64_t object)
+{
+  uint32_t *index = opgap_map_put(&a->lock_index, object, process);
+  if (*index == 0) {
+    struct lock_row *added = VEC_PUSH(&a->locks);
+    added->process = process;
+    added->object = object;
+    *index = (uint32_t)a->locks.count;
+  }
+  return &a->locks.at[*index - 1];
+}
+
+/* Majority vote weighted by time: the holder kept at the end is the right one if one holder has most of the wait. */
+static void vote(struct lock_row *row, uint32_t holder, uint64_t ns)
+{
+  if (row->holder == holder) {
+    row->holder_ns += ns;
+  } else if (row->holder_ns >= ns) {
+    row->holder_ns -= ns;
+  } else {
+    row->holder = holder;
+    row->holder_ns = ns - row->holder_ns;
+  }
+}
+
+void locks_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r)
+{
+  if (a->locks.count >= LOCK_LIMIT && opgap_map_get(&a->lock_index, r->field[0], t->process) == 0)
+    return;
+  struct lock_row *row = row_of(a, t->process, r->field[0]);
+  uint64_t ns = r->end_ns - r->start_ns;
+  row->call = hook->name;
+  row->waits++;
+  row->ns += ns;
+  if (ns > row->longest)
+    row->longest = ns;
+  uint32_t thread_index = (uint32_t)(t - a->threads);
+  uint32_t *seen = opgap_map_put(&a->lock_threads, (uint64_t)(row - a->locks.at), thread_index);
+  if (*seen == 0) {
+    *seen = 1;
+    row->threads++;
+  }
+  struct past_call wait = {.start = r->start_ns, .end = r->end_ns, .object = r->field[0], .event = r->event};
+  struct edge edge;
+  if (timeline_waker(a, t, &wait, &edge))
+    vote(row, edge.thread + 1, ns);
+}
+
+static int by_wait(const void *left, const void *right)
+{
+  const struct opgap_sum_lock *l = left, *r = right;
+  if (l->wait_ns != r->wait_ns)
+    return l->wait_ns < r->wait_ns ? 1 : -1;
+  return l->object < r->object ? -1 : l->object > r->object;
+}
+
+static const char *holder_text(struct analysis *a, const struct lock_row *row)
+{
+  if (row->holder == 0)
+    return "";
+  const struct thread *t = &a->threads[row->holder - 1];
+  const char *name = analysis_text(a, t->name);
+  return opgap_pool_printf(a->pool, "thread %d%s%s%s", t->tid, name[0] ? " (" : "", name, name[0] ? ")" : "");
+}
+
+void locks_finish(struct analysis *a)
+{
+  struct opgap_summary *s = a->summary;
+  s->locks = opgap_pool_alloc(a->pool, a->locks.count * sizeof *s->locks);
+  for (size_t i = 0; i < a->locks.count; i++) {
+    const struct lock_row *row = &a->locks.at[i];
+    const struct process *p = &a->processes[row->process];
+    if (!p->included)
+      continue;
+    s->locks[s->lock_count++] = (struct opgap_sum_lock){.pid = p->info->pid,
+                                                        .call = analysis_text(a, row->call),
+                                                        .object = row->object,
+                                                        .waits = row->waits,
+                                                        .wait_ns = row->ns,
+                                                        .longest_ns = row->longest,
+                                                        .threads = row->threads,
+                                                        .held_by = holder_text(a, row)};
+  }
+  if (s->lock_count)
+    qsort(s->locks, s->lock_count, sizeof *s->locks, by_wait);
+}

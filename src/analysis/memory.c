@@ -1,0 +1,85 @@
+/* Host memory: exact numbers from the allocation hooks' counts; live and peak bytes only when every allocation was
+ * recorded with its address and size (then memory here is bounded by the blocks alive at a time). */
+#include "analysis/internal.h"
+
+#include <string.h>
+
+/* Sizes are kept in 32 bits; a larger block counts as this much in units of 16 bytes. */
+static uint32_t size_code(uint64_t bytes)
+{
+  uint64_t units = (bytes + 15) / 16 + 1;
+  return units > UINT32_MAX ? UINT32_MAX : (uint32_t)units;
+}
+
+static uint64_t code_size(uint32_t code)
+{
+  return ((uint64_t)code - 1) * 16;
+}
+
+static void forget(struct process *p, uint64_t address)
+{
+  if (opgap_map_get(&p->live, address, 1) == 0)
+    return;
+  uint32_t *code = opgap_map_put(&p->live, address, 1);
+  p->live_bytes -= code_size(*code);
+  *code = 1; /* stays in the table as a block of 0 bytes: the address will come again */
+}
+
+void memory_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
+                 bool point)
+{
+  struct process *p = &a->processes[t->process];
+  if (!p->alloc_events || r->status != 0 || r->field[0] == 0)
+    return;
+  p->points += point;
+  if (hook->verb == VERB_FREE) {
+    forget(p, r->field[0]);
+    return;
+  }
+  forget(p, r->field[0]);
+  *opgap_map_put(&p->live, r->field[0], 1) = size_code(r->field[1]);
+  p->live_bytes += code_size(size_code(r->field[1]));
+  if (p->live_bytes > p->peak_bytes)
+    p->peak_bytes = p->live_bytes;
+}
+
+void memory_sample(struct analysis *a, unsigned process, const struct opgap_record *r)
+{
+  struct process *p = &a->processes[process];
+  if (p->rss == OPGAP_UNKNOWN || r->field[0] > p->rss)
+    p->rss = r->field[0];
+}
+
+static void add_hooks(struct analysis *a, struct opgap_sum_memory *memory)
+{
+  for (size_t i = 0; i < a->summary->call_count; i++) {
+    const struct opgap_sum_call *call = &a->summary->calls[i];
+    if (strcmp(call->category, "alloc") != 0)
+      continue;
+    if (strstr(call->name, "free") != NULL) {
+      memory->frees += call->calls;
+      continue;
+    }
+    memory->allocations += call->calls;
+    memory->failed += call->failed;
+    memory->bytes_allocated += call->bytes;
+  }
+}
+
+void memory_finish(struct analysis *a)
+{
+  struct opgap_sum_memory *memory = &a->summary->memory;
+  memory->peak_bytes = memory->live_bytes = memory->peak_rss_bytes = OPGAP_UNKNOWN;
+  add_hooks(a, memory);
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *p = &a->processes[i];
+    if (!p->included)
+      continue;
+    if (p->rss != OPGAP_UNKNOWN)
+      memory->peak_rss_bytes = (memory->peak_rss_bytes == OPGAP_UNKNOWN ? 0 : memory->peak_rss_bytes) + p->rss;
+    if (p->alloc_events && p->points > 0) {
+      memory->live_bytes = (memory->live_bytes == OPGAP_UNKNOWN ? 0 : memory->live_bytes) + p->live_bytes;
+      memory->peak_bytes = (memory->peak_bytes == OPGAP_UNKNOWN ? 0 : memory->peak_bytes) + p->peak_bytes;
+    }
+  }
+}

@@ -1,0 +1,206 @@
+/* Ops: self time, total time, blocked time and calls, from records in post-order.
+ *
+ * A record adopts what ended before it at larger depths.  So each level keeps sums of what has no parent yet; an op
+ * at depth d takes the sums of the levels above d and leaves its own figures at d.  Memory: one struct a level.
+ *
+ * As torch.profiler does: an op that is the only child of an op of the same name is no row of its own. */
+#include "analysis/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct op_row *ops_row(struct analysis *a, unsigned process, enum opgap_op_kind kind, uint32_t name)
+{
+  uint32_t *index = opgap_map_put(&a->op_index, (uint64_t)process << 8 | (uint64_t)kind, name);
+  if (*index == 0) {
+    struct op_row *row = VEC_PUSH(&a->ops);
+    row->process = process;
+    row->kind = kind;
+    row->name = name;
+    *index = (uint32_t)a->ops.count;
+  }
+  return &a->ops.at[*index - 1];
+}
+
+/* Index + 1 of the row of an op or range, by the name id of the record. */
+static uint32_t row_of(struct analysis *a, unsigned process, bool range, uint64_t name_id)
+{
+  struct process *p = &a->processes[process];
+  if (name_id >= p->name_limit)
+    return (uint32_t)(ops_row(a, process, range ? OPGAP_OP_RANGE : OPGAP_OP_TORCH, analysis_gid(a, process, name_id)) -
+                      a->ops.at) +
+           1;
+  uint32_t *cached = &p->row[range][name_id];
+  if (*cached == 0)
+    *cached = (uint32_t)(ops_row(a, process, range ? OPGAP_OP_RANGE : OPGAP_OP_TORCH, analysis_gid(a, process, name_id)) -
+                         a->ops.at) +
+              1;
+  return *cached;
+}
+
+/* Takes what is complete above a depth and has no parent yet. */
+static struct level take_levels(struct thread *t, unsigned depth)
+{
+  struct level sum = {0};
+  for (unsigned d = depth + 1; d <= t->deepest; d++) {
+    struct level *l = &t->levels[d];
+    if (d == depth + 1) {
+      sum = *l;
+    } else { /* orphans: their parent's record was lost */
+      sum.child_ns += l->child_ns;
+      sum.blocked_ns += l->blocked_ns;
+      sum.children += l->children;
+    }
+    *l = (struct level){0};
+  }
+  if (t->deepest > depth)
+    t->deepest = depth;
+  return sum;
+}
+
+/* An only child of the same name shares its parent's row; what it added is in the parent's figures again. */
+static void merge_only_child(struct op_row *row, const struct level *inside)
+{
+  row->calls--;
+  row->total_ns -= inside->last_ns;
+  row->blocked_ns -= inside->last_blocked_ns;
+  row->total_gpu_ns -= inside->last_gpu_ns;
+  row->allocs -= inside->last_allocs;
+  row->alloc_bytes -= inside->last_alloc_bytes;
+}
+
+void ops_add_blocked(struct thread *t, unsigned depth, uint64_t ns)
+{
+  t->levels[depth].blocked_ns += ns;
+  if (depth > t->deepest)
+    t->deepest = depth;
+}
+
+/* Leaves an op's figures for its parent. */
+static void leave(struct thread *t, const struct opgap_record *r, uint32_t row, uint64_t blocked_ns, uint64_t gpu_ns)
+{
+  struct level *own = &t->levels[r->depth];
+  uint64_t ns = r->end_ns - r->start_ns;
+  own->child_ns += ns;
+  own->blocked_ns += blocked_ns;
+  own->children++;
+  own->last_child = row;
+  own->last_ns = ns;
+  own->last_blocked_ns = blocked_ns;
+  own->last_gpu_ns = gpu_ns;
+  own->last_allocs = r->field[2];
+  own->last_alloc_bytes = r->field[3];
+  if (r->depth > t->deepest)
+    t->deepest = r->depth;
+  if (r->depth == 0)
+    t->op_ns += ns;
+}
+
+void ops_add(struct analysis *a, struct thread *t, const struct opgap_event *event, const struct opgap_record *r)
+{
+  uint64_t ns = r->end_ns - r->start_ns, self_gpu = 0, total_gpu = 0;
+  struct level inside = take_levels(t, r->depth);
+  uint64_t blocked_ns = inside.blocked_ns < ns ? inside.blocked_ns : ns;
+  uint32_t row_index = row_of(a, t->process, event->id == OPGAP_EV_RANGE, r->field[0]);
+  gpu_op(a, t, r, &self_gpu, &total_gpu);
+  if (!analysis_in_window(a, r->end_ns)) {
+    leave(t, r, 0, blocked_ns, total_gpu);
+    return;
+  }
+  leave(t, r, row_index, blocked_ns, total_gpu);
+  struct op_row *row = &a->ops.at[row_index - 1];
+  row->calls++;
+  row->self_ns += ns > inside.child_ns ? ns - inside.child_ns : 0;
+  row->total_ns += ns;
+  row->blocked_ns += blocked_ns;
+  row->self_gpu_ns += self_gpu;
+  row->total_gpu_ns += total_gpu;
+  row->allocs += r->field[2];
+  row->alloc_bytes += r->field[3];
+  if (inside.children == 1 && inside.last_child == row_index)
+    merge_only_child(row, &inside);
+}
+
+/* One summary row for each (role, kind, name) of the processes included. */
+struct op_merge {
+  struct opgap_map index;
+  VEC(struct opgap_sum_op) rows;
+};
+
+static struct opgap_sum_op *merged_row(struct analysis *a, struct op_merge *m, const struct op_row *row)
+{
+  enum opgap_role role = a->processes[row->process].role;
+  uint32_t *index = opgap_map_put(&m->index, (uint64_t)role << 8 | (uint64_t)row->kind, row->name);
+  if (*index == 0) {
+    struct opgap_sum_op *added = VEC_PUSH(&m->rows);
+    added->name = analysis_text(a, row->name);
+    added->kind = row->kind;
+    added->role = role;
+    if (!a->summary->has_gpu)
+      added->self_gpu_ns = added->total_gpu_ns = OPGAP_UNKNOWN;
+    *index = (uint32_t)m->rows.count;
+  }
+  return &m->rows.at[*index - 1];
+}
+
+static int by_self_cpu(const void *left, const void *right)
+{
+  const struct opgap_sum_op *l = left, *r = right;
+  if (l->self_cpu_ns != r->self_cpu_ns)
+    return l->self_cpu_ns < r->self_cpu_ns ? 1 : -1;
+  if (l->self_gpu_ns != r->self_gpu_ns)
+    return l->self_gpu_ns < r->self_gpu_ns ? 1 : -1;
+  int order = strcmp(l->name, r->name);
+  return order ? order : l->role != r->role ? (l->role < r->role ? -1 : 1) : (int)l->kind - (int)r->kind;
+}
+
+/* Hooked calls stand in the table of ops as well (calls_finish ran before). */
+static void add_calls(struct analysis *a, struct op_merge *m)
+{
+  for (size_t i = 0; i < a->summary->call_count; i++) {
+    const struct opgap_sum_call *call = &a->summary->calls[i];
+    struct opgap_sum_op *row = VEC_PUSH(&m->rows);
+    *row = (struct opgap_sum_op){.name = call->name,
+                                 .kind = OPGAP_OP_CALL,
+                                 .role = call->role,
+                                 .calls = call->calls,
+                                 .self_cpu_ns = call->time_ns,
+                                 .total_cpu_ns = call->time_ns,
+                                 .blocked_ns = call->blocking ? call->time_ns : 0,
+                                 .self_gpu_ns = a->summary->has_gpu ? 0 : OPGAP_UNKNOWN,
+                                 .total_gpu_ns = a->summary->has_gpu ? 0 : OPGAP_UNKNOWN,
+                                 .alloc_count = strcmp(call->category, "alloc") == 0 ? OPGAP_UNKNOWN : 0,
+                                 .alloc_bytes = strcmp(call->category, "alloc") == 0 ? OPGAP_UNKNOWN : 0,
+                                 .estimated = call->estimated};
+  }
+}
+
+void ops_finish(struct analysis *a)
+{
+  struct op_merge m = {0};
+  for (size_t i = 0; i < a->ops.count; i++) {
+    const struct op_row *row = &a->ops.at[i];
+    if (row->calls == 0 || !a->processes[row->process].included)
+      continue;
+    struct opgap_sum_op *sum = merged_row(a, &m, row);
+    sum->calls += row->calls;
+    sum->self_cpu_ns += row->self_ns;
+    sum->total_cpu_ns += row->total_ns;
+    sum->blocked_ns += row->blocked_ns;
+    if (a->summary->has_gpu) {
+      sum->self_gpu_ns += row->self_gpu_ns;
+      sum->total_gpu_ns += row->total_gpu_ns;
+    }
+    sum->alloc_count += row->allocs;
+    sum->alloc_bytes += row->alloc_bytes;
+  }
+  add_calls(a, &m);
+  if (m.rows.count)
+    qsort(m.rows.at, m.rows.count, sizeof *m.rows.at, by_self_cpu);
+  a->summary->op_count = m.rows.count;
+  a->summary->ops = opgap_pool_alloc(a->pool, m.rows.count * sizeof *m.rows.at);
+  if (m.rows.count)
+    memcpy(a->summary->ops, m.rows.at, m.rows.count * sizeof *m.rows.at);
+  VEC_FREE(&m.rows);
+  opgap_map_free(&m.index);
+}

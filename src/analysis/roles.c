@@ -1,0 +1,264 @@
+/* What each process was for, told from what it did.
+ *
+ * A trainer ran an optimizer, a backward pass, or fetched batches from a DataLoader.  A DataLoader worker wrote to a
+ * pipe that a trainer's __next__ read from; workers of one loader are numbered by their start, as PyTorch does. */
+#include "analysis/internal.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *opgap_role_name(enum opgap_role role)
+{
+  static const char *const names[OPGAP_ROLE_COUNT] = {"trainer", "DataLoader worker", "other", "program"};
+  return names[role];
+}
+
+static bool trains(const struct process *p)
+{
+  return p->steps_seen > 0 || p->backwards > 0 || p->steps[STEPS_DATALOADER].first_start > 0;
+}
+
+/* Does trainer t fetch batches through this pipe?  With pinned memory another thread of the trainer reads it. */
+static bool fetches(const struct analysis *a, uint64_t pipe, unsigned t, unsigned writer)
+{
+  const struct process *trainer = &a->processes[t];
+  if (t == writer || !trains(trainer))
+    return false;
+  return opgap_map_get(&a->next_pipes, pipe, t) != 0 ||
+         (trainer->info->pid == a->processes[writer].info->ppid && trainer->steps[STEPS_DATALOADER].first_start > 0 &&
+          opgap_map_get(&a->pipe_readers, pipe, t) != 0);
+}
+
+/* The pipe that a process wrote to and a trainer fetched batches from: gid, or 0. */
+static uint32_t result_pipe(const struct analysis *a, unsigned process)
+{
+  for (size_t i = 0; i < a->pipe_writers.size; i++) {
+    const struct opgap_map_cell *writer = &a->pipe_writers.cells[i];
+    if (writer->value == 0 || writer->b != process)
+      continue;
+    for (unsigned t = 0; t < a->process_count; t++)
+      if (fetches(a, writer->a, t, process))
+        return (uint32_t)writer->a;
+  }
+  return 0;
+}
+
+static bool descends_from_trainer(const struct analysis *a, const struct process *p)
+{
+  for (unsigned i = 0; i < a->process_count; i++)
+    if (a->processes[i].role == OPGAP_ROLE_TRAINER && a->processes[i].info->pid == p->info->ppid)
+      return true;
+  return false;
+}
+
+static bool has_worker_thread_name(const struct analysis *a, unsigned process)
+{
+  for (unsigned i = 0; i < a->thread_count; i++)
+    if (a->threads[i].process == process && a->threads[i].main &&
+        strcmp(analysis_text(a, a->threads[i].name), "pt_data_worker") == 0)
+      return true;
+  return false;
+}
+
+struct worker {
+  uint32_t pipe;
+  unsigned process;
+  uint64_t start;
+};
+
+static int by_pipe_and_start(const void *left, const void *right)
+{
+  const struct worker *l = left, *r = right;
+  if (l->pipe != r->pipe)
+    return l->pipe < r->pipe ? -1 : 1;
+  return l->start < r->start ? -1 : l->start > r->start;
+}
+
+static void number_workers(struct analysis *a, struct worker *workers, size_t count)
+{
+  qsort(workers, count, sizeof *workers, by_pipe_and_start);
+  for (size_t i = 0, first = 0; i < count; i++) {
+    if (workers[i].pipe != workers[first].pipe)
+      first = i;
+    a->processes[workers[i].process].worker = (int32_t)(i - first);
+  }
+}
+
+static const char *helper_label(const struct process *p, bool forked)
+{
+  if (strstr(p->info->command, "resource_tracker") != NULL)
+    return "resource tracker";
+  if (strstr(p->info->command, "forkserver") != NULL)
+    return "fork server";
+  return forked ? "child" : "other";
+}
+
+static const char *label_of(struct analysis *a, struct process *p, unsigned trainers)
+{
+  switch (p->role) {
+  case OPGAP_ROLE_TRAINER:
+    if (p->info->rank >= 0 && trainers > 1)
+      return opgap_pool_printf(a->pool, "trainer rank %d", p->info->rank);
+    return "trainer";
+  case OPGAP_ROLE_WORKER:
+    return p->worker >= 0 ? opgap_pool_printf(a->pool, "DataLoader worker %d", p->worker) : "DataLoader worker";
+  case OPGAP_ROLE_OTHER:
+    return helper_label(p, p->info->forked);
+  default:
+    return p->info->forked ? "child" : "program";
+  }
+}
+
+void roles_assign(struct analysis *a)
+{
+  unsigned trainers = 0, workers = 0;
+  struct worker *list = opgap_xcalloc(a->process_count, sizeof *list);
+  for (unsigned i = 0; i < a->process_count; i++) {
+    struct process *p = &a->processes[i];
+    p->worker = -1;
+    p->role = trains(p) && result_pipe(a, i) == 0 ? OPGAP_ROLE_TRAINER : OPGAP_ROLE_PROGRAM;
+    trainers += p->role == OPGAP_ROLE_TRAINER;
+  }
+  for (unsigned i = 0; trainers > 0 && i < a->process_count; i++) {
+    struct process *p = &a->processes[i];
+    if (p->role == OPGAP_ROLE_TRAINER)
+      continue;
+    uint32_t pipe = result_pipe(a, i);
+    bool worker = pipe != 0 || (descends_from_trainer(a, p) && has_worker_thread_name(a, i));
+    p->role = worker ? OPGAP_ROLE_WORKER : OPGAP_ROLE_OTHER;
+    if (pipe != 0)
+      list[workers++] = (struct worker){pipe, i, p->info->start_ns};
+  }
+  number_workers(a, list, workers);
+  for (unsigned i = 0; i < a->process_count; i++)
+    a->processes[i].label = label_of(a, &a->processes[i], trainers);
+  free(list);
+}
+
+static bool matches(const struct process *p, const char *wanted)
+{
+  char *end;
+  long pid = strtol(wanted, &end, 10);
+  if (*end == '\0' && end != wanted)
+    return p->info->pid == pid;
+  size_t length = strlen(wanted);
+  const char *short_label = strncmp(p->label, "DataLoader ", 11) == 0 ? p->label + 11 : p->label;
+  return strncasecmp(p->label, wanted, length) == 0 || strncasecmp(short_label, wanted, length) == 0;
+}
+
+bool roles_include(struct analysis *a, char *error, size_t size)
+{
+  unsigned included = 0;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    struct process *p = &a->processes[i];
+    p->included = a->options.process == NULL || matches(p, a->options.process);
+    included += p->included;
+  }
+  if (included == 0)
+    snprintf(error, size, "no process of this trace is \"%s\": give a pid or a role such as trainer or worker",
+             a->options.process ? a->options.process : "");
+  return included > 0;
+}
+
+static const char *ended_text(enum opgap_ended ended)
+{
+  switch (ended) {
+  case OPGAP_ENDED_CLEAN:
+    return "clean";
+  case OPGAP_ENDED_EXEC:
+    return "exec";
+  case OPGAP_ENDED_KILLED:
+    return "killed";
+  case OPGAP_ENDED_RUNNING:
+    return "running";
+  default:
+    return "unknown";
+  }
+}
+
+static uint64_t allocations_of(const struct analysis *a, unsigned process)
+{
+  uint64_t sum = 0;
+  for (unsigned i = 0; i < a->thread_count; i++) {
+    const struct thread *t = &a->threads[i];
+    for (size_t k = 0; t->process == process && k < t->hooks.count; k++) {
+      const struct thread_hook *h = &t->hooks.at[k];
+      if (a->processes[process].hooks[h->event].verb == VERB_ALLOC)
+        sum += h->counted ? h->last[0] - (h->base[0] < h->last[0] ? h->base[0] : h->last[0]) : h->calls;
+    }
+  }
+  return sum;
+}
+
+static void fill(struct analysis *a, unsigned process, struct opgap_sum_process *row)
+{
+  struct process *p = &a->processes[process];
+  const struct opgap_process_info *info = p->info;
+  *row = (struct opgap_sum_process){.pid = info->pid,
+                                    .ppid = info->ppid,
+                                    .rank = info->rank,
+                                    .role = p->role,
+                                    .worker = p->worker,
+                                    .role_label = p->label,
+                                    .host = opgap_pool_string(a->pool, info->host),
+                                    .command = opgap_pool_string(a->pool, info->command),
+                                    .start_ns = info->start_ns - a->start_ns,
+                                    .end_ns = info->end_ns > a->start_ns ? info->end_ns - a->start_ns : 0,
+                                    .ended = ended_text(info->ended),
+                                    .exit_status = info->ended == OPGAP_ENDED_CLEAN ? info->exit_status : -1,
+                                    .complete = info->complete,
+                                    .kill_safe = info->kill_safe,
+                                    .records = info->records,
+                                    .lost_records = info->lost_records,
+                                    .invalid_records = info->invalid_records,
+                                    .threads = p->thread_count,
+                                    .read_bytes = p->read_bytes,
+                                    .written_bytes = p->written_bytes,
+                                    .file_ns = p->file_ns,
+                                    .allocations = allocations_of(a, process),
+                                    .rss_bytes = p->rss,
+                                    .open_op = analysis_text(a, p->open_op),
+                                    .open_call = analysis_text(a, p->open_call),
+                                    .open_ns = p->open_ns};
+  for (unsigned i = 0; i < a->thread_count; i++)
+    if (a->threads[i].process == process)
+      row->op_ns += a->threads[i].op_ns;
+  if (p->main_thread != UINT32_MAX)
+    row->blocked_ns = a->threads[p->main_thread].blocked_ns;
+}
+
+static int by_start(const void *left, const void *right)
+{
+  const struct opgap_sum_process *l = left, *r = right;
+  if (l->start_ns != r->start_ns)
+    return l->start_ns < r->start_ns ? -1 : 1;
+  return l->pid < r->pid ? -1 : l->pid > r->pid;
+}
+
+static bool is_traced(const struct analysis *a, int32_t pid)
+{
+  for (unsigned i = 0; i < a->process_count; i++)
+    if (a->processes[i].info->pid == pid)
+      return true;
+  return false;
+}
+
+void roles_finish(struct analysis *a)
+{
+  struct opgap_summary *s = a->summary;
+  s->processes = opgap_pool_alloc(a->pool, a->process_count * sizeof *s->processes);
+  for (unsigned i = 0; i < a->process_count; i++)
+    if (a->processes[i].included)
+      fill(a, i, &s->processes[s->process_count++]);
+  qsort(s->processes, s->process_count, sizeof *s->processes, by_start);
+  s->untraced = opgap_pool_alloc(a->pool, a->children.count * sizeof *s->untraced);
+  for (size_t i = 0; i < a->children.count; i++) {
+    if (is_traced(a, a->children.at[i].pid))
+      continue;
+    s->untraced[s->untraced_count] = a->children.at[i];
+    s->untraced[s->untraced_count++].reason = "no trace of it was written: not loaded there (static, setuid, another "
+                                              "environment), ended at once, or excluded by OPGAP_CHILDREN";
+  }
+}

@@ -1,0 +1,188 @@
+/* Steps: where one training step ends and the next begins.
+ *
+ * Several kinds of marks are followed at once; the first of enum step_source that a process has counts.  For
+ * Optimizer.step a step ends with the outermost range of that name; a further optimizer is of the same step unless a
+ * batch was fetched or a backward pass ran in between (several optimizers, one step). */
+#include "analysis/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void push(struct analysis *a, unsigned process, enum step_source source, uint64_t start, uint64_t end)
+{
+  struct process *p = &a->processes[process];
+  struct step_list *list = &p->steps[source];
+  if (list->end.count == 0)
+    list->first_start = start;
+  *VEC_PUSH(&list->end) = end;
+  if (steps_source(p) == source)
+    breakdown_step(a, process);
+}
+
+/* The same step went on: moves its end. */
+static void extend(struct process *p, enum step_source source, uint64_t end)
+{
+  struct step_list *list = &p->steps[source];
+  list->end.at[list->end.count - 1] = end;
+}
+
+static void optimizer_ended(struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  struct process *p = &a->processes[t->process];
+  struct step_list *list = &p->steps[STEPS_OPTIMIZER];
+  if (list->end.count > 0 && p->last_split_ns < list->end.at[list->end.count - 1]) {
+    extend(p, STEPS_OPTIMIZER, r->end_ns);
+    return;
+  }
+  push(a, t->process, STEPS_OPTIMIZER, p->first_op_ns, r->end_ns);
+}
+
+/* A step began with this fetch, so the one before it ended here. */
+static void fetch_began(struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  struct process *p = &a->processes[t->process];
+  struct step_list *list = &p->steps[STEPS_DATALOADER];
+  if (list->first_start == 0)
+    list->first_start = r->start_ns;
+  else
+    push(a, t->process, STEPS_DATALOADER, list->first_start, r->start_ns);
+}
+
+void steps_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, const struct opgap_record *r)
+{
+  struct process *p = &a->processes[t->process];
+  (void)name;
+  if (p->first_op_ns == 0 || r->start_ns < p->first_op_ns)
+    p->first_op_ns = r->start_ns;
+  if (flags & (NAME_NEXT | NAME_BACKWARD) && r->end_ns > p->last_split_ns)
+    p->last_split_ns = r->end_ns;
+  if (flags & NAME_BACKWARD)
+    p->backwards++;
+  if (flags & NAME_STEP) {
+    p->steps_seen++;
+    optimizer_ended(a, t, r);
+  }
+  if (flags & NAME_PROFILER)
+    push(a, t->process, STEPS_PROFILER, r->start_ns, r->end_ns);
+  if (flags & NAME_NVTX_STEP)
+    push(a, t->process, STEPS_NVTX, r->start_ns, r->end_ns);
+  if (flags & NAME_NEXT)
+    fetch_began(a, t, r);
+}
+
+void steps_mark(struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  const struct step_list *list = &a->processes[t->process].steps[STEPS_API];
+  uint64_t start = list->end.count ? list->end.at[list->end.count - 1] : a->processes[t->process].info->start_ns;
+  push(a, t->process, STEPS_API, start, r->end_ns);
+}
+
+enum step_source steps_source(const struct process *p)
+{
+  for (int s = 0; s < STEPS_SOURCES; s++)
+    if (p->steps[s].end.count > (s == STEPS_DATALOADER ? 1 : 0))
+      return (enum step_source)s;
+  return STEPS_SOURCES;
+}
+
+unsigned steps_process(const struct analysis *a)
+{
+  unsigned best = UINT32_MAX;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *p = &a->processes[i];
+    if (steps_source(p) == STEPS_SOURCES || !p->included || p->role == OPGAP_ROLE_WORKER)
+      continue;
+    if (best == UINT32_MAX || p->info->rank < a->processes[best].info->rank ||
+        (p->info->rank == a->processes[best].info->rank &&
+         p->steps[steps_source(p)].end.count > a->processes[best].steps[steps_source(&a->processes[best])].end.count))
+      best = i;
+  }
+  return best;
+}
+
+static uint64_t step_start(const struct step_list *list, size_t index)
+{
+  return index == 0 ? list->first_start : list->end.at[index - 1];
+}
+
+bool steps_window(struct analysis *a, char *error, size_t size)
+{
+  unsigned process = steps_process(a);
+  if (process == UINT32_MAX) {
+    snprintf(error, size, "no steps were found in this trace, so --steps cannot be used");
+    return false;
+  }
+  const struct process *p = &a->processes[process];
+  const struct step_list *list = &p->steps[steps_source(p)];
+  if (a->options.first_step >= list->end.count || a->options.first_step > a->options.last_step) {
+    snprintf(error, size, "--steps %llu:%llu: this trace has steps 0 to %zu",
+             (unsigned long long)a->options.first_step, (unsigned long long)a->options.last_step, list->end.count - 1);
+    return false;
+  }
+  size_t last = a->options.last_step < list->end.count ? a->options.last_step : list->end.count - 1;
+  a->window_start = step_start(list, a->options.first_step);
+  a->window_end = list->end.at[last];
+  return true;
+}
+
+/* Warm-up: at most the first 10 steps or a fifth of all; those that come before the first step that is no slower than
+ * 1.5 times the median of the second half.  At least one step, if there are several. */
+static size_t warm_up(const uint64_t *durations, size_t count)
+{
+  if (count < 3)
+    return 0;
+  size_t half = count - count / 2, most = count / 5 < 10 ? count / 5 : 10, skipped = 1;
+  uint64_t *later = opgap_xcalloc(half, sizeof *later);
+  memcpy(later, durations + count / 2, half * sizeof *later);
+  stats_sort(later, half);
+  uint64_t median = stats_percentile(later, half, 0.5);
+  while (skipped < most && durations[skipped] > median + median / 2)
+    skipped++;
+  free(later);
+  return skipped;
+}
+
+static void step_statistics(struct opgap_sum_steps *steps)
+{
+  steps->median_ns = steps->p95_ns = steps->min_ns = steps->max_ns = steps->mean_ns = OPGAP_UNKNOWN;
+  size_t count = steps->count - steps->skipped;
+  if (count == 0)
+    return;
+  uint64_t *sorted = opgap_xcalloc(count, sizeof *sorted), sum = 0;
+  memcpy(sorted, steps->durations_ns + steps->skipped, count * sizeof *sorted);
+  stats_sort(sorted, count);
+  for (size_t i = 0; i < count; i++)
+    sum += sorted[i];
+  steps->median_ns = stats_percentile(sorted, count, 0.5);
+  steps->p95_ns = stats_percentile(sorted, count, 0.95);
+  steps->min_ns = sorted[0];
+  steps->max_ns = sorted[count - 1];
+  steps->mean_ns = sum / count;
+  free(sorted);
+}
+
+void steps_finish(struct analysis *a)
+{
+  static const char *const names[] = {"opgap_step", "ProfilerStep", "Optimizer.step", "NVTX", "DataLoader", "none"};
+  struct opgap_sum_steps *steps = &a->summary->steps;
+  unsigned process = steps_process(a);
+  steps->source = names[STEPS_SOURCES];
+  if (process != UINT32_MAX) {
+    const struct process *p = &a->processes[process];
+    const struct step_list *list = &p->steps[steps_source(p)];
+    steps->source = names[steps_source(p)];
+    steps->pid = p->info->pid;
+    steps->start_ns = opgap_pool_alloc(a->pool, list->end.count * sizeof(uint64_t));
+    steps->durations_ns = opgap_pool_alloc(a->pool, list->end.count * sizeof(uint64_t));
+    for (size_t i = 0; i < list->end.count; i++) {
+      uint64_t start = step_start(list, i), end = list->end.at[i];
+      if (!analysis_in_window(a, end))
+        continue;
+      steps->start_ns[steps->count] = start > a->start_ns ? start - a->start_ns : 0;
+      steps->durations_ns[steps->count++] = end > start ? end - start : 0;
+    }
+    steps->skipped = a->options.steps_given ? 0 : warm_up(steps->durations_ns, steps->count);
+  }
+  step_statistics(steps);
+}

@@ -1,0 +1,309 @@
+/* The verdict: what holds the run back, which figures say so, and the cheapest remedy.
+ *
+ * The figures are shares of step time (breakdown.c) and the causes of idle gaps.  Rules, first match wins:
+ *   with a GPU     collectives not hidden by computation >= 20 % of the time: communication
+ *                  kernels >= 70 %: kernels; copies >= 20 %: memory
+ *                  else the largest cause of GPU idle time: data loading, communication, or CPU dispatch
+ *   without        __next__ >= 20 %: data loading; collectives >= 20 %: communication
+ *                  else ops: CPU dispatch if an op takes less than 20 us on average, or Python between ops is more than
+ *                  the ops themselves; CPU compute otherwise
+ * Confidence: high from 50 % of the time on, medium from 30 %, low below. */
+#include "analysis/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SENTENCES 12u
+
+struct draft {
+  struct analysis *a;
+  struct opgap_sum_verdict *v;
+};
+
+const char *opgap_bound_name(enum opgap_bound bound)
+{
+  static const char *const names[OPGAP_BOUND_COUNT] = {"undecided", "data loading", "communication", "kernels",
+                                                       "memory",    "CPU dispatch", "CPU compute"};
+  return names[bound];
+}
+
+static double share(uint64_t part, uint64_t whole)
+{
+  return whole ? (double)part / (double)whole : 0;
+}
+
+static void evidence(struct draft *d, const char *text)
+{
+  if (d->v->evidence_count < SENTENCES)
+    d->v->evidence[d->v->evidence_count++] = text;
+}
+
+static void remedy(struct draft *d, const char *text)
+{
+  if (d->v->remedy_count < SENTENCES)
+    d->v->remedies[d->v->remedy_count++] = text;
+}
+
+static void decide(struct draft *d, enum opgap_bound bound, double strength)
+{
+  d->v->bound_by = bound;
+  d->v->confidence = strength >= 0.5 ? "high" : strength >= 0.3 ? "medium" : "low";
+}
+
+static uint64_t class_total(const struct opgap_summary *s)
+{
+  uint64_t sum = 0;
+  for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
+    sum += s->breakdown.class_ns[c];
+  return sum;
+}
+
+static uint64_t cause_total(const struct opgap_sum_cause *causes, size_t count, enum opgap_cause cause)
+{
+  uint64_t sum = 0;
+  for (size_t i = 0; i < count; i++)
+    if (causes[i].cause == cause)
+      sum += causes[i].ns;
+  return sum;
+}
+
+static unsigned workers_at_once(const struct opgap_summary *s)
+{
+  int32_t most = -1;
+  for (size_t i = 0; i < s->process_count; i++)
+    if (s->processes[i].worker > most)
+      most = s->processes[i].worker;
+  return (unsigned)(most + 1);
+}
+
+/* What workers did while they were waited for: reading or computing. */
+static uint64_t detail_total(const struct opgap_summary *s, const char *word)
+{
+  const struct opgap_sum_gaps *gaps = &s->gaps;
+  uint64_t sum = 0;
+  for (size_t i = 0; i < gaps->thread_cause_count; i++)
+    if (gaps->thread_by_cause[i].cause == OPGAP_CAUSE_DATA_LOADING && strstr(gaps->thread_by_cause[i].detail, word))
+      sum += gaps->thread_by_cause[i].ns;
+  return sum;
+}
+
+static void remedies_data_loading(struct draft *d)
+{
+  const struct opgap_summary *s = d->a->summary;
+  unsigned workers = workers_at_once(s);
+  uint64_t reading = detail_total(s, "reading") + detail_total(s, "opening");
+  uint64_t decoding = detail_total(s, "decoding") + detail_total(s, "in op");
+  if (workers == 0)
+    remedy(d, "Load batches in other processes: DataLoader(num_workers=2 or more); now the training process does it.");
+  else
+    remedy(d, opgap_pool_printf(d->a->pool, "Raise DataLoader(num_workers) above %u if CPU cores are free.", workers));
+  if (reading > decoding && reading > 0)
+    remedy(d, "The waits are mostly for files: read fewer, larger files (packed shards), or keep them on a faster disk "
+              "or in memory.");
+  else if (decoding > 0)
+    remedy(d, "The waits are mostly for decoding and augmenting: prepare the data once ahead of training, use a faster "
+              "decoder, or augment on the GPU.");
+  if (workers > 0)
+    remedy(d, "Let workers run further ahead and live on between epochs: prefetch_factor=4, persistent_workers=True.");
+  if (s->has_gpu)
+    remedy(d, "Use pin_memory=True and non_blocking=True copies.");
+}
+
+static void remedies_communication(struct draft *d)
+{
+  remedy(d, "Overlap gradients with the backward pass: larger DDP buckets (bucket_cap_mb), gradient_as_bucket_view.");
+  remedy(d, "Send less often: accumulate gradients over several batches with no_sync().");
+  remedy(d, "Send less: half-precision or compressed gradients (DDP communication hooks).");
+}
+
+static void remedies_kernels(struct draft *d)
+{
+  remedy(d, "Use lower precision where it is safe: torch.autocast with bfloat16, TF32 for matrix products.");
+  remedy(d, "Fuse elementwise work: torch.compile(model), channels_last for convolutions.");
+}
+
+static void remedies_memory(struct draft *d)
+{
+  remedy(d, "Copy less and ahead: pin_memory=True, non_blocking=True, keep data on the GPU between steps.");
+  remedy(d, "Smaller batches with gradient accumulation, recomputation (checkpointing), lower precision.");
+}
+
+static void remedies_dispatch(struct draft *d)
+{
+  remedy(d, "Give each op more to do: a larger batch.");
+  remedy(d, "Fewer, larger ops: torch.compile(model), fused optimizers (fused=True or foreach=True).");
+  if (d->a->summary->has_gpu)
+    remedy(d, "Replay the launches: CUDA graphs (torch.compile(mode=\"reduce-overhead\")).");
+  remedy(d, "Move Python work and .item() calls out of the step.");
+}
+
+static void remedies_compute(struct draft *d)
+{
+  remedy(d, "Use all CPU cores for ops: check OMP_NUM_THREADS and torch.set_num_threads.");
+  remedy(d, "Lower precision (bfloat16 on CPUs that have it) and torch.compile(model).");
+  remedy(d, "The ops are the work itself: a faster device, or a smaller model, is the next step.");
+}
+
+static void evidence_classes(struct draft *d, uint64_t total)
+{
+  const struct opgap_summary *s = d->a->summary;
+  const uint64_t *ns = s->breakdown.class_ns;
+  evidence(d, opgap_pool_printf(d->a->pool,
+                                "Of the time of %zu steps: %.1f %% waiting for the DataLoader, %.1f %% in framework ops, "
+                                "%.1f %% communication, %.1f %% GPU kernels, %.1f %% GPU copies, %.1f %% other (Python).",
+                                s->breakdown.steps, 100 * share(ns[OPGAP_CLASS_DATALOADER], total),
+                                100 * share(ns[OPGAP_CLASS_CPU_EXEC], total),
+                                100 * share(ns[OPGAP_CLASS_COMMUNICATION], total),
+                                100 * share(ns[OPGAP_CLASS_KERNEL], total),
+                                100 * share(ns[OPGAP_CLASS_MEMCPY] + ns[OPGAP_CLASS_MEMSET], total),
+                                100 * share(ns[OPGAP_CLASS_OTHER] + ns[OPGAP_CLASS_RUNTIME], total)));
+}
+
+static void evidence_gaps(struct draft *d)
+{
+  const struct opgap_sum_gaps *gaps = &d->a->summary->gaps;
+  if (gaps->thread_cause_count == 0)
+    return;
+  const struct opgap_sum_cause *top = &gaps->thread_by_cause[0];
+  evidence(d, opgap_pool_printf(d->a->pool, "The main thread was idle %zu times for %.3f s in all; most of it (%.1f %%): %s%s%s.",
+                                gaps->thread_count, (double)gaps->thread_ns / 1e9, 100 * share(top->ns, gaps->thread_ns),
+                                opgap_cause_name(top->cause), top->detail[0] ? ", " : "", top->detail));
+}
+
+static void evidence_top_op(struct draft *d, enum opgap_op_kind kind)
+{
+  const struct opgap_summary *s = d->a->summary;
+  const struct opgap_sum_op *top = NULL;
+  uint64_t sum = 0;
+  for (size_t i = 0; i < s->op_count; i++) {
+    const struct opgap_sum_op *op = &s->ops[i];
+    uint64_t ns = kind == OPGAP_OP_KERNEL ? op->self_gpu_ns : op->self_cpu_ns;
+    if (op->kind != kind || (op->role != OPGAP_ROLE_TRAINER && op->role != OPGAP_ROLE_PROGRAM))
+      continue;
+    sum += ns;
+    if (top == NULL || ns > (kind == OPGAP_OP_KERNEL ? top->self_gpu_ns : top->self_cpu_ns))
+      top = op;
+  }
+  if (top != NULL)
+    evidence(d, opgap_pool_printf(d->a->pool, "The costliest %s is %s: %.1f %% of the time of all of them, %llu calls.",
+                                  kind == OPGAP_OP_KERNEL ? "kernel" : "op", top->name,
+                                  100 * share(kind == OPGAP_OP_KERNEL ? top->self_gpu_ns : top->self_cpu_ns, sum),
+                                  (unsigned long long)top->calls));
+}
+
+/* Average self time of a framework op in trainers; 0 without ops. */
+static uint64_t mean_op(const struct opgap_summary *s)
+{
+  uint64_t ns = 0, calls = 0;
+  for (size_t i = 0; i < s->op_count; i++) {
+    const struct opgap_sum_op *op = &s->ops[i];
+    if (op->kind != OPGAP_OP_TORCH || op->role == OPGAP_ROLE_WORKER || strncmp(op->name, "enumerate(DataLoader)#", 22) == 0)
+      continue;
+    ns += op->self_cpu_ns;
+    calls += op->calls;
+  }
+  return calls ? ns / calls : 0;
+}
+
+static void judge_cpu(struct draft *d, uint64_t total)
+{
+  const struct opgap_summary *s = d->a->summary;
+  double loading = share(s->breakdown.class_ns[OPGAP_CLASS_DATALOADER], total);
+  double communication = share(s->breakdown.class_ns[OPGAP_CLASS_COMMUNICATION], total);
+  double ops = share(s->breakdown.class_ns[OPGAP_CLASS_CPU_EXEC], total);
+  double other = share(s->breakdown.class_ns[OPGAP_CLASS_OTHER], total);
+  uint64_t mean = mean_op(s);
+  if (loading >= 0.2 && loading >= communication) {
+    decide(d, OPGAP_BOUND_DATA_LOADING, loading);
+    evidence_gaps(d);
+    remedies_data_loading(d);
+  } else if (communication >= 0.2) {
+    decide(d, OPGAP_BOUND_COMMUNICATION, communication);
+    remedies_communication(d);
+  } else if (mean > 0 && (mean < 20000 || other > ops)) {
+    decide(d, OPGAP_BOUND_CPU_DISPATCH, ops + other);
+    evidence(d, opgap_pool_printf(d->a->pool, "A framework op takes %.1f us on average.", (double)mean / 1e3));
+    remedies_dispatch(d);
+  } else if (mean > 0) {
+    decide(d, OPGAP_BOUND_CPU_COMPUTE, ops);
+    remedies_compute(d);
+  }
+  evidence_top_op(d, OPGAP_OP_TORCH);
+  if (loading >= 0.05 && loading < 0.2)
+    evidence(d, opgap_pool_printf(d->a->pool, "Data loading is the next thing to look at: %.1f %% of step time.", 100 * loading));
+}
+
+static void judge_gpu_idle(struct draft *d, double idle)
+{
+  const struct opgap_sum_gaps *gaps = &d->a->summary->gaps;
+  uint64_t loading = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_DATA_LOADING);
+  uint64_t communication = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_COMMUNICATION);
+  uint64_t dispatch = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_DISPATCH) +
+                      cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_PYTHON);
+  evidence(d, opgap_pool_printf(d->a->pool,
+                                "GPU idle %.1f %% of the time; of its idle gaps %.1f %% data loading, %.1f %% communication, "
+                                "%.1f %% ops and Python on the host.",
+                                100 * idle, 100 * share(loading, gaps->gpu_ns), 100 * share(communication, gaps->gpu_ns),
+                                100 * share(dispatch, gaps->gpu_ns)));
+  if (loading >= dispatch && loading >= communication && loading > 0) {
+    decide(d, OPGAP_BOUND_DATA_LOADING, idle * share(loading, gaps->gpu_ns));
+    remedies_data_loading(d);
+  } else if (communication > dispatch) {
+    decide(d, OPGAP_BOUND_COMMUNICATION, idle * share(communication, gaps->gpu_ns));
+    remedies_communication(d);
+  } else if (dispatch > 0) {
+    decide(d, OPGAP_BOUND_CPU_DISPATCH, idle * share(dispatch, gaps->gpu_ns));
+    remedies_dispatch(d);
+  }
+}
+
+static void judge_gpu(struct draft *d)
+{
+  const struct opgap_summary *s = d->a->summary;
+  uint64_t span = 0, busy = 0, kernels = 0, copies = 0, exposed = 0;
+  for (size_t i = 0; i < s->gpu_count; i++) {
+    span += s->gpus[i].span_ns;
+    busy += s->gpus[i].busy_ns;
+    kernels += s->gpus[i].kernel_ns;
+    copies += s->gpus[i].memcpy_ns;
+    exposed += s->gpus[i].exposed_communication_ns;
+  }
+  evidence(d, opgap_pool_printf(d->a->pool, "GPU busy %.1f %% of the time between its first and last work.",
+                                100 * share(busy, span)));
+  if (share(exposed, span) >= 0.2) {
+    decide(d, OPGAP_BOUND_COMMUNICATION, share(exposed, span));
+    evidence(d, opgap_pool_printf(d->a->pool, "Collectives not hidden by computation: %.1f %%.", 100 * share(exposed, span)));
+    remedies_communication(d);
+  } else if (share(kernels, span) >= 0.7) {
+    decide(d, OPGAP_BOUND_KERNELS, share(kernels, span));
+    remedies_kernels(d);
+  } else if (share(copies, span) >= 0.2) {
+    decide(d, OPGAP_BOUND_MEMORY, share(copies, span));
+    evidence(d, opgap_pool_printf(d->a->pool, "Copies to and from the GPU: %.1f %%.", 100 * share(copies, span)));
+    remedies_memory(d);
+  } else {
+    judge_gpu_idle(d, 1 - share(busy, span));
+  }
+  evidence_top_op(d, OPGAP_OP_KERNEL);
+}
+
+void verdict_finish(struct analysis *a)
+{
+  struct opgap_summary *s = a->summary;
+  struct draft d = {a, &s->verdict};
+  s->verdict.evidence = opgap_pool_alloc(a->pool, SENTENCES * sizeof *s->verdict.evidence);
+  s->verdict.remedies = opgap_pool_alloc(a->pool, SENTENCES * sizeof *s->verdict.remedies);
+  s->verdict.confidence = "low";
+  uint64_t total = class_total(s);
+  if (total > 0)
+    evidence_classes(&d, total);
+  if (s->has_gpu && s->gpu_count > 0)
+    judge_gpu(&d);
+  else if (total > 0)
+    judge_cpu(&d, total);
+  if (s->verdict.bound_by == OPGAP_BOUND_UNDECIDED) {
+    if (total == 0)
+      evidence(&d, "No training steps were found, so there is no step time to divide.");
+    evidence_gaps(&d);
+  }
+}

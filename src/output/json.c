@@ -1,0 +1,364 @@
+/* The JSON contract of docs/REPORT_JSON.md. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "output/output.h"
+#include "output/table.h"
+
+static json_t *string(const char *bytes)
+{
+  json_t *plain = json_string(bytes);
+  if (plain != NULL)
+    return plain;
+  char *clean = text_clean(bytes); /* not UTF-8 */
+  plain = json_string(clean);
+  free(clean);
+  return plain;
+}
+
+static json_t *number(uint64_t value)
+{
+  return value == OPGAP_UNKNOWN ? json_null() : json_integer((json_int_t)value);
+}
+
+static json_t *strings(const char *const *texts, size_t count)
+{
+  json_t *array = json_array();
+  for (size_t i = 0; i < count; i++)
+    json_array_append_new(array, string(texts[i]));
+  return array;
+}
+
+static json_t *numbers(const uint64_t *values, size_t count)
+{
+  json_t *array = json_array();
+  for (size_t i = 0; i < count; i++)
+    json_array_append_new(array, number(values[i]));
+  return array;
+}
+
+#define PUT(object, key, value) json_object_set_new(object, key, value)
+
+static size_t shown(size_t count, const struct opgap_output_options *o)
+{
+  return o->limit > 0 && count > o->limit ? o->limit : count;
+}
+
+static json_t *trace_json(const struct opgap_summary *s)
+{
+  json_t *t = json_object(), *overhead = json_object(), *info = json_object();
+  PUT(overhead, "flusher_cpu_ns", number(s->overhead.flusher_cpu_ns));
+  PUT(overhead, "hook_ns", number(s->overhead.hook_ns));
+  PUT(overhead, "hooked_calls", number(s->overhead.hooked_calls));
+  PUT(overhead, "raw_bytes", number(s->overhead.raw_bytes));
+  PUT(overhead, "stored_bytes", number(s->overhead.stored_bytes));
+  for (size_t i = 0; i < s->info_count; i++)
+    PUT(info, s->info_keys[i], string(s->info_values[i]));
+  PUT(t, "path", string(s->path));
+  PUT(t, "complete", json_boolean(s->complete));
+  PUT(t, "records", number(s->records));
+  PUT(t, "lost_records", number(s->lost_records));
+  PUT(t, "invalid_records", number(s->invalid_records));
+  PUT(t, "stored_bytes", number(s->stored_bytes));
+  PUT(t, "start_realtime_ns", json_integer(s->start_realtime_ns));
+  PUT(t, "duration_ns", number(s->duration_ns));
+  PUT(t, "window_start_ns", number(s->window_start_ns));
+  PUT(t, "window_end_ns", number(s->window_end_ns));
+  PUT(t, "damage", strings(s->damage, s->damage_count));
+  PUT(t, "notices", strings(s->notices, s->notice_count));
+  PUT(t, "info", info);
+  PUT(t, "overhead", overhead);
+  return t;
+}
+
+static json_t *process_json(const struct opgap_sum_process *p)
+{
+  json_t *j = json_object();
+  PUT(j, "pid", json_integer(p->pid));
+  PUT(j, "ppid", json_integer(p->ppid));
+  PUT(j, "host", string(p->host));
+  PUT(j, "rank", p->rank < 0 ? json_null() : json_integer(p->rank));
+  PUT(j, "role", string(p->role_label));
+  PUT(j, "role_kind", string(opgap_role_name(p->role)));
+  PUT(j, "worker", p->worker < 0 ? json_null() : json_integer(p->worker));
+  PUT(j, "command", string(p->command));
+  PUT(j, "start_ns", number(p->start_ns));
+  PUT(j, "end_ns", number(p->end_ns));
+  PUT(j, "ended", string(p->ended));
+  PUT(j, "exit_status", p->exit_status < 0 ? json_null() : json_integer(p->exit_status));
+  PUT(j, "complete", json_boolean(p->complete));
+  PUT(j, "kill_safe", json_boolean(p->kill_safe));
+  PUT(j, "records", number(p->records));
+  PUT(j, "lost_records", number(p->lost_records));
+  PUT(j, "invalid_records", number(p->invalid_records));
+  PUT(j, "threads", json_integer(p->threads));
+  PUT(j, "op_ns", number(p->op_ns));
+  PUT(j, "blocked_ns", number(p->blocked_ns));
+  PUT(j, "file_ns", number(p->file_ns));
+  PUT(j, "read_bytes", number(p->read_bytes));
+  PUT(j, "written_bytes", number(p->written_bytes));
+  PUT(j, "allocations", number(p->allocations));
+  PUT(j, "rss_bytes", number(p->rss_bytes));
+  PUT(j, "open_op", p->open_op[0] ? string(p->open_op) : json_null());
+  PUT(j, "open_call", p->open_call[0] ? string(p->open_call) : json_null());
+  PUT(j, "open_ns", p->open_call[0] ? number(p->open_ns) : json_null());
+  return j;
+}
+
+static json_t *untraced_json(const struct opgap_summary *s)
+{
+  json_t *array = json_array();
+  for (size_t i = 0; i < s->untraced_count; i++) {
+    json_t *j = json_object();
+    PUT(j, "pid", json_integer(s->untraced[i].pid));
+    PUT(j, "command", string(s->untraced[i].command));
+    PUT(j, "reason", string(s->untraced[i].reason));
+    json_array_append_new(array, j);
+  }
+  return array;
+}
+
+static json_t *op_json(const struct opgap_sum_op *op)
+{
+  json_t *j = json_object();
+  PUT(j, "name", string(op->name));
+  PUT(j, "kind", string(opgap_op_kind_name(op->kind)));
+  PUT(j, "role", string(opgap_role_name(op->role)));
+  PUT(j, "calls", number(op->calls));
+  PUT(j, "self_cpu_ns", number(op->self_cpu_ns));
+  PUT(j, "total_cpu_ns", number(op->total_cpu_ns));
+  PUT(j, "blocked_ns", number(op->blocked_ns));
+  PUT(j, "self_gpu_ns", number(op->self_gpu_ns));
+  PUT(j, "total_gpu_ns", number(op->total_gpu_ns));
+  PUT(j, "alloc_count", number(op->alloc_count));
+  PUT(j, "alloc_bytes", number(op->alloc_bytes));
+  PUT(j, "estimated", json_boolean(op->estimated));
+  return j;
+}
+
+static json_t *call_json(const struct opgap_sum_call *call)
+{
+  json_t *j = json_object();
+  PUT(j, "name", string(call->name));
+  PUT(j, "category", string(call->category));
+  PUT(j, "role", string(opgap_role_name(call->role)));
+  PUT(j, "calls", number(call->calls));
+  PUT(j, "bytes", number(call->bytes));
+  PUT(j, "failed", number(call->failed));
+  PUT(j, "time_ns", number(call->time_ns));
+  PUT(j, "estimated", json_boolean(call->estimated));
+  return j;
+}
+
+static json_t *memory_json(const struct opgap_sum_memory *m)
+{
+  json_t *j = json_object();
+  PUT(j, "allocations", number(m->allocations));
+  PUT(j, "frees", number(m->frees));
+  PUT(j, "failed", number(m->failed));
+  PUT(j, "bytes_allocated", number(m->bytes_allocated));
+  PUT(j, "peak_bytes", number(m->peak_bytes));
+  PUT(j, "live_bytes", number(m->live_bytes));
+  PUT(j, "peak_rss_bytes", number(m->peak_rss_bytes));
+  return j;
+}
+
+static json_t *file_json(const struct opgap_sum_file *file)
+{
+  json_t *j = json_object();
+  PUT(j, "path", string(file->path));
+  PUT(j, "operation", string(file->operation));
+  PUT(j, "calls", number(file->calls));
+  PUT(j, "bytes", number(file->bytes));
+  PUT(j, "time_ns", number(file->time_ns));
+  PUT(j, "failed", number(file->failed));
+  PUT(j, "processes", json_integer(file->processes));
+  return j;
+}
+
+static json_t *lock_json(const struct opgap_sum_lock *lock)
+{
+  json_t *j = json_object();
+  PUT(j, "pid", json_integer(lock->pid));
+  PUT(j, "call", string(lock->call));
+  PUT(j, "object", number(lock->object));
+  PUT(j, "waits", number(lock->waits));
+  PUT(j, "wait_ns", number(lock->wait_ns));
+  PUT(j, "longest_ns", number(lock->longest_ns));
+  PUT(j, "threads", json_integer(lock->threads));
+  PUT(j, "held_by", lock->held_by[0] ? string(lock->held_by) : json_null());
+  return j;
+}
+
+static json_t *steps_json(const struct opgap_sum_steps *steps)
+{
+  json_t *j = json_object();
+  PUT(j, "source", string(steps->source));
+  PUT(j, "pid", steps->count ? json_integer(steps->pid) : json_null());
+  PUT(j, "count", number(steps->count));
+  PUT(j, "skipped", number(steps->skipped));
+  PUT(j, "median_ns", number(steps->median_ns));
+  PUT(j, "p95_ns", number(steps->p95_ns));
+  PUT(j, "min_ns", number(steps->min_ns));
+  PUT(j, "max_ns", number(steps->max_ns));
+  PUT(j, "mean_ns", number(steps->mean_ns));
+  PUT(j, "start_ns", numbers(steps->start_ns, steps->count));
+  PUT(j, "durations_ns", numbers(steps->durations_ns, steps->count));
+  return j;
+}
+
+static json_t *breakdown_json(const struct opgap_sum_breakdown *b)
+{
+  json_t *j = json_object();
+  PUT(j, "steps", number(b->steps));
+  for (int c = 0; c < OPGAP_CLASS_COUNT; c++) {
+    char key[32];
+    snprintf(key, sizeof key, "%s_ns", opgap_class_name((enum opgap_class)c));
+    PUT(j, key, b->steps ? number(b->class_ns[c]) : json_null());
+  }
+  return j;
+}
+
+static json_t *gpu_json(const struct opgap_sum_gpu *g)
+{
+  json_t *j = json_object();
+  PUT(j, "device", json_integer(g->device));
+  PUT(j, "name", string(g->name));
+  PUT(j, "host", string(g->host));
+  PUT(j, "busy_ns", number(g->busy_ns));
+  PUT(j, "utilisation", g->utilisation < 0 ? json_null() : json_real(g->utilisation));
+  PUT(j, "span_ns", number(g->span_ns));
+  PUT(j, "kernel_ns", number(g->kernel_ns));
+  PUT(j, "memcpy_ns", number(g->memcpy_ns));
+  PUT(j, "memset_ns", number(g->memset_ns));
+  PUT(j, "communication_ns", number(g->communication_ns));
+  PUT(j, "exposed_communication_ns", number(g->exposed_communication_ns));
+  PUT(j, "kernels", number(g->kernels));
+  PUT(j, "memcpys", number(g->memcpys));
+  PUT(j, "memsets", number(g->memsets));
+  PUT(j, "h2d_bytes", number(g->h2d_bytes));
+  PUT(j, "d2h_bytes", number(g->d2h_bytes));
+  PUT(j, "d2d_bytes", number(g->d2d_bytes));
+  PUT(j, "memory_bytes", number(g->memory_bytes));
+  PUT(j, "sm_count", number(g->sm_count));
+  return j;
+}
+
+static json_t *causes_json(const struct opgap_sum_cause *causes, size_t count, bool sums)
+{
+  json_t *array = json_array();
+  for (size_t i = 0; i < count; i++) {
+    json_t *j = json_object();
+    PUT(j, "cause", string(opgap_cause_name(causes[i].cause)));
+    PUT(j, "detail", string(causes[i].detail));
+    PUT(j, "ns", number(causes[i].ns));
+    if (sums)
+      PUT(j, "gaps", number(causes[i].count));
+    json_array_append_new(array, j);
+  }
+  return array;
+}
+
+static json_t *thread_gap_json(const struct opgap_sum_thread_gap *gap)
+{
+  json_t *j = json_object();
+  PUT(j, "pid", json_integer(gap->pid));
+  PUT(j, "tid", json_integer(gap->tid));
+  PUT(j, "thread", string(gap->thread));
+  PUT(j, "process", string(gap->process));
+  PUT(j, "start_ns", number(gap->start_ns));
+  PUT(j, "duration_ns", number(gap->duration_ns));
+  PUT(j, "call", string(gap->call));
+  PUT(j, "op", gap->op[0] ? string(gap->op) : json_null());
+  PUT(j, "cause", string(gap->cause_count ? opgap_cause_name(gap->causes[0].cause) : "unknown"));
+  PUT(j, "detail", string(gap->cause_count ? gap->causes[0].detail : ""));
+  PUT(j, "causes", causes_json(gap->causes, gap->cause_count, false));
+  return j;
+}
+
+static json_t *gpu_gap_json(const struct opgap_sum_gpu_gap *gap)
+{
+  json_t *j = json_object();
+  PUT(j, "device", json_integer(gap->device));
+  PUT(j, "pid", json_integer(gap->pid));
+  PUT(j, "start_ns", number(gap->start_ns));
+  PUT(j, "duration_ns", number(gap->duration_ns));
+  PUT(j, "next", string(gap->next));
+  PUT(j, "causes", causes_json(gap->causes, gap->cause_count, false));
+  return j;
+}
+
+static json_t *gaps_json(const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  const struct opgap_sum_gaps *g = &s->gaps;
+  json_t *j = json_object(), *gpu = json_array(), *threads = json_array();
+  for (size_t i = 0; i < shown(g->gpu_listed, o); i++)
+    json_array_append_new(gpu, gpu_gap_json(&g->gpus[i]));
+  for (size_t i = 0; i < shown(g->thread_listed, o); i++)
+    json_array_append_new(threads, thread_gap_json(&g->threads[i]));
+  PUT(j, "thread_min_ns", number(g->thread_min_ns));
+  PUT(j, "thread_count", number(g->thread_count));
+  PUT(j, "thread_ns", number(g->thread_ns));
+  PUT(j, "threads", threads);
+  PUT(j, "by_cause", causes_json(g->thread_by_cause, g->thread_cause_count, true));
+  PUT(j, "gpu_min_ns", number(g->gpu_min_ns));
+  PUT(j, "gpu_count", number(g->gpu_count));
+  PUT(j, "gpu_ns", number(g->gpu_ns));
+  PUT(j, "gpu", gpu);
+  PUT(j, "gpu_by_cause", causes_json(g->gpu_by_cause, g->gpu_cause_count, true));
+  PUT(j, "host_wait_ns", s->has_gpu ? number(g->host_wait_ns) : json_null());
+  PUT(j, "kernel_wait_ns", s->has_gpu ? number(g->kernel_wait_ns) : json_null());
+  PUT(j, "other_ns", s->has_gpu ? number(g->other_wait_ns) : json_null());
+  return j;
+}
+
+static json_t *verdict_json(const struct opgap_sum_verdict *v)
+{
+  json_t *j = json_object();
+  PUT(j, "bound_by", string(opgap_bound_name(v->bound_by)));
+  PUT(j, "confidence", string(v->confidence));
+  PUT(j, "evidence", strings(v->evidence, v->evidence_count));
+  PUT(j, "remedies", strings(v->remedies, v->remedy_count));
+  return j;
+}
+
+/* An array of the first rows of a table. */
+#define ROWS(root, key, table, count, row_json)                                                                        \
+  do {                                                                                                                 \
+    json_t *array = json_array();                                                                                      \
+    for (size_t i = 0; i < (count); i++)                                                                               \
+      json_array_append_new(array, row_json(&(table)[i]));                                                             \
+    PUT(root, key, array);                                                                                             \
+  } while (0)
+
+static json_t *report_json(const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  json_t *root = json_object();
+  PUT(root, "schema", json_integer(OPGAP_SUMMARY_SCHEMA));
+  PUT(root, "trace", trace_json(s));
+  ROWS(root, "processes", s->processes, s->process_count, process_json);
+  PUT(root, "untraced", untraced_json(s));
+  ROWS(root, "hot_ops", s->ops, shown(s->op_count, o), op_json);
+  ROWS(root, "calls", s->calls, shown(s->call_count, o), call_json);
+  PUT(root, "memory", memory_json(&s->memory));
+  ROWS(root, "files", s->files, shown(s->file_count, o), file_json);
+  ROWS(root, "locks", s->locks, shown(s->lock_count, o), lock_json);
+  PUT(root, "steps", steps_json(&s->steps));
+  PUT(root, "step_breakdown", breakdown_json(&s->breakdown));
+  ROWS(root, "gpu", s->gpus, s->gpu_count, gpu_json);
+  PUT(root, "gpu_status", string(s->gpu_status));
+  PUT(root, "idle_gaps", gaps_json(s, o));
+  PUT(root, "verdict", verdict_json(&s->verdict));
+  return root;
+}
+
+char *opgap_output_json(const struct opgap_summary *summary, const struct opgap_output_options *options)
+{
+  if (summary->op_count > 0)
+    opgap_sort_ops(summary->ops, summary->op_count, options->sort);
+  json_t *root = report_json(summary, options);
+  char *text = json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+  json_decref(root);
+  return text;
+}

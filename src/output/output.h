@@ -1,0 +1,58 @@
+/* A summary as text, markdown, JSON or CSV.  Everything printed comes from the summary and from nothing else.
+ *
+ * Threads: one at a time.  Ownership: nothing is kept.  Errors of the stream are the caller's to see (ferror). */
+#ifndef OPGAP_OUTPUT_OUTPUT_H
+#define OPGAP_OUTPUT_OUTPUT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "analysis/summary.h"
+
+enum opgap_sort {
+  OPGAP_SORT_SELF_CPU,
+  OPGAP_SORT_TOTAL_CPU,
+  OPGAP_SORT_AVERAGE,
+  OPGAP_SORT_CALLS,
+  OPGAP_SORT_BLOCKED,
+  OPGAP_SORT_ALLOCS,
+  OPGAP_SORT_ALLOC_BYTES,
+  OPGAP_SORT_SELF_GPU,
+  OPGAP_SORT_TOTAL_GPU,
+  OPGAP_SORT_NAME,
+  OPGAP_SORT_COUNT
+};
+/* Accepts the column's name as printed, in the JSON contract and in torch.profiler; OPGAP_SORT_COUNT when unknown. */
+enum opgap_sort opgap_sort_parse(const char *name);
+/* "self_cpu, total_cpu, ...": for messages. */
+const char *opgap_sort_names(void);
+/* Orders the rows of `ops`; the largest first, names from A. */
+void opgap_sort_ops(struct opgap_sum_op *ops, size_t count, enum opgap_sort sort);
+
+struct opgap_output_options {
+  size_t limit;   /* rows of a table; 0: all */
+  unsigned width; /* columns of the terminal; 0: no limit */
+  bool colour;
+  enum opgap_sort sort;
+};
+
+void opgap_output_text(const struct opgap_summary *summary, const struct opgap_output_options *options, FILE *file);
+void opgap_output_markdown(const struct opgap_summary *summary, const struct opgap_output_options *options, FILE *file);
+/* docs/REPORT_JSON.md.  The caller frees it with free(); NULL when out of memory. */
+char *opgap_output_json(const struct opgap_summary *summary, const struct opgap_output_options *options);
+
+enum opgap_csv_table {
+  OPGAP_CSV_OPS,
+  OPGAP_CSV_CALLS,
+  OPGAP_CSV_FILES,
+  OPGAP_CSV_GAPS,
+  OPGAP_CSV_STEPS,
+  OPGAP_CSV_PROCESSES,
+  OPGAP_CSV_LOCKS,
+  OPGAP_CSV_COUNT
+};
+enum opgap_csv_table opgap_csv_parse(const char *name); /* "ops", "calls", ...; OPGAP_CSV_COUNT when unknown */
+void opgap_output_csv(const struct opgap_summary *summary, const struct opgap_output_options *options,
+                      enum opgap_csv_table table, FILE *file);
+
+#endif

@@ -1,0 +1,313 @@
+#include "output/sections.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/pool.h"
+
+static size_t shown(size_t count, const struct opgap_output_options *o)
+{
+  return o->limit > 0 && count > o->limit ? o->limit : count;
+}
+
+bool section_has_ops(const struct opgap_summary *s, enum opgap_role role, unsigned kinds)
+{
+  for (size_t i = 0; i < s->op_count; i++)
+    if (s->ops[i].role == role && kinds & 1u << s->ops[i].kind)
+      return true;
+  return false;
+}
+
+uint64_t section_self_cpu(const struct opgap_summary *s, enum opgap_role role)
+{
+  uint64_t sum = 0;
+  for (size_t i = 0; i < s->op_count; i++)
+    if (s->ops[i].role == role && SECTION_OPS & 1u << s->ops[i].kind)
+      sum += s->ops[i].self_cpu_ns;
+  return sum;
+}
+
+uint64_t section_self_gpu(const struct opgap_summary *s, enum opgap_role role)
+{
+  uint64_t sum = 0;
+  for (size_t i = 0; i < s->op_count; i++)
+    if (s->ops[i].role == role && SECTION_GPU & 1u << s->ops[i].kind)
+      sum += s->ops[i].self_gpu_ns;
+  return sum;
+}
+
+static const struct table_column cpu_columns[] = {
+    {"Name", true, 60, 0},         {"Self CPU %", false, 0, 0}, {"Self CPU", false, 0, 0},
+    {"CPU total %", false, 0, 4},  {"CPU total", false, 0, 1},  {"CPU time avg", false, 0, 3},
+    {"Blocked", false, 0, 2},      {"Allocs", false, 0, 6},     {"Alloc bytes", false, 0, 5},
+    {"# of Calls", false, 0, 0},
+};
+static const struct table_column gpu_columns[] = {
+    {"Name", true, 60, 0},        {"Self CPU %", false, 0, 8},  {"Self CPU", false, 0, 0},
+    {"CPU total %", false, 0, 9}, {"CPU total", false, 0, 3},   {"CPU time avg", false, 0, 5},
+    {"Self CUDA", false, 0, 0},   {"Self CUDA %", false, 0, 1}, {"CUDA total", false, 0, 2},
+    {"CUDA time avg", false, 0, 4}, {"Blocked", false, 0, 6},   {"Allocs", false, 0, 10},
+    {"Alloc bytes", false, 0, 7}, {"# of Calls", false, 0, 0},
+};
+
+static void op_row(struct table *table, const struct opgap_sum_op *op, uint64_t self_cpu, uint64_t self_gpu, bool gpu)
+{
+  table_cell(table, op->name);
+  table_share(table, op->self_cpu_ns, self_cpu);
+  table_time(table, op->self_cpu_ns, op->estimated);
+  table_share(table, op->total_cpu_ns, self_cpu);
+  table_time(table, op->total_cpu_ns, op->estimated);
+  table_time(table, op->calls ? op->total_cpu_ns / op->calls : 0, op->estimated);
+  if (gpu) {
+    table_time(table, op->self_gpu_ns, false);
+    table_share(table, op->self_gpu_ns, self_gpu);
+    table_time(table, op->total_gpu_ns, false);
+    table_time(table, op->calls ? op->total_gpu_ns / op->calls : 0, false);
+  }
+  table_time(table, op->blocked_ns, false);
+  table_count(table, op->alloc_count);
+  table_bytes(table, op->alloc_bytes);
+  table_count(table, op->calls);
+}
+
+size_t section_ops(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o,
+                   enum opgap_role role, unsigned kinds)
+{
+  struct opgap_sum_op *rows = opgap_xcalloc(s->op_count, sizeof *rows);
+  size_t count = 0;
+  for (size_t i = 0; i < s->op_count; i++)
+    if (s->ops[i].role == role && kinds & 1u << s->ops[i].kind)
+      rows[count++] = s->ops[i];
+  opgap_sort_ops(rows, count, o->sort);
+  table_begin(table, s->has_gpu ? gpu_columns : cpu_columns,
+              s->has_gpu ? sizeof gpu_columns / sizeof *gpu_columns : sizeof cpu_columns / sizeof *cpu_columns);
+  for (size_t i = 0; i < shown(count, o); i++)
+    op_row(table, &rows[i], section_self_cpu(s, role), section_self_gpu(s, role), s->has_gpu);
+  free(rows);
+  return count - shown(count, o);
+}
+
+size_t section_calls(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  static const struct table_column columns[] = {
+      {"Call", true, 28, 0},       {"In", true, 0, 0},         {"Time", false, 0, 0},   {"Time avg", false, 0, 3},
+      {"# of Calls", false, 0, 0}, {"Bytes", false, 0, 2}, {"Failed", false, 0, 1},
+  };
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shown(s->call_count, o); i++) {
+    const struct opgap_sum_call *call = &s->calls[i];
+    table_cell(table, call->name);
+    table_cell(table, opgap_role_name(call->role));
+    table_time(table, call->time_ns, call->estimated);
+    table_time(table, call->calls ? call->time_ns / call->calls : 0, call->estimated);
+    table_count(table, call->calls);
+    table_bytes(table, call->bytes);
+    table_count(table, call->failed);
+  }
+  return s->call_count - shown(s->call_count, o);
+}
+
+size_t section_causes(struct table *table, const struct opgap_sum_cause *causes, size_t count, uint64_t total,
+                      const struct opgap_output_options *o)
+{
+  static const struct table_column columns[] = {
+      {"Cause", true, 0, 0}, {"What", true, 70, 0}, {"Time", false, 0, 0}, {"Share", false, 0, 0}, {"Gaps", false, 0, 1}};
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shown(count, o); i++) {
+    table_cell(table, opgap_cause_name(causes[i].cause));
+    table_cell(table, causes[i].detail);
+    table_time(table, causes[i].ns, false);
+    table_share(table, causes[i].ns, total);
+    table_count(table, causes[i].count);
+  }
+  return count - shown(count, o);
+}
+
+/* Cause, detail and share of the largest part of a gap. */
+static void cause_cells(struct table *table, const struct opgap_sum_cause *causes, size_t count, uint64_t total)
+{
+  if (count == 0) {
+    table_cell(table, "unknown");
+    table_cell(table, "");
+    return;
+  }
+  table_cell(table, opgap_cause_name(causes[0].cause));
+  int percent = total ? (int)(100.0 * (double)causes[0].ns / (double)total + 0.5) : 100;
+  if (percent < 100)
+    table_format(table, "%s%s%d %%, and %zu more", causes[0].detail, causes[0].detail[0] ? " " : "", percent, count - 1);
+  else
+    table_cell(table, causes[0].detail);
+}
+
+size_t section_thread_gaps(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  static const struct table_column columns[] = {
+      {"At", false, 0, 1},  {"Duration", false, 0, 0}, {"In", true, 0, 5},    {"Call", true, 0, 0},
+      {"Op", true, 36, 4}, {"Cause", true, 0, 0},     {"What", true, 90, 0},
+  };
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shown(s->gaps.thread_listed, o); i++) {
+    const struct opgap_sum_thread_gap *gap = &s->gaps.threads[i];
+    table_format(table, "%.3fs", (double)gap->start_ns / 1e9);
+    table_time(table, gap->duration_ns, false);
+    table_cell(table, gap->process);
+    table_cell(table, gap->call);
+    table_cell(table, gap->op);
+    cause_cells(table, gap->causes, gap->cause_count, gap->duration_ns);
+  }
+  return s->gaps.thread_count - shown(s->gaps.thread_listed, o);
+}
+
+size_t section_gpu_gaps(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  static const struct table_column columns[] = {
+      {"At", false, 0, 1},    {"Duration", false, 0, 0}, {"GPU", false, 0, 3}, {"Ended by", true, 40, 2},
+      {"Cause", true, 0, 0}, {"What", true, 90, 0},
+  };
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shown(s->gaps.gpu_listed, o); i++) {
+    const struct opgap_sum_gpu_gap *gap = &s->gaps.gpus[i];
+    table_format(table, "%.3fs", (double)gap->start_ns / 1e9);
+    table_time(table, gap->duration_ns, false);
+    table_count(table, gap->device);
+    table_cell(table, gap->next);
+    cause_cells(table, gap->causes, gap->cause_count, gap->duration_ns);
+  }
+  return s->gaps.gpu_count - shown(s->gaps.gpu_listed, o);
+}
+
+size_t section_files(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  static const struct table_column columns[] = {
+      {"File", true, 70, 0},  {"Operation", true, 0, 0}, {"Time", false, 0, 0}, {"# of Calls", false, 0, 0},
+      {"Bytes", false, 0, 0}, {"MB/s", false, 0, 1},      {"Failed", false, 0, 3}, {"Processes", false, 0, 2},
+  };
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shown(s->file_count, o); i++) {
+    const struct opgap_sum_file *file = &s->files[i];
+    table_cell(table, file->path);
+    table_cell(table, file->operation);
+    table_time(table, file->time_ns, false);
+    table_count(table, file->calls);
+    table_bytes(table, file->bytes);
+    if (file->bytes > 0 && file->time_ns > 0)
+      table_format(table, "%.1f", (double)file->bytes / 1e6 / ((double)file->time_ns / 1e9));
+    else
+      table_cell(table, "-");
+    table_count(table, file->failed);
+    table_count(table, file->processes);
+  }
+  return s->file_count - shown(s->file_count, o);
+}
+
+size_t section_locks(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  static const struct table_column columns[] = {
+      {"Lock", true, 0, 0},      {"Waited in", true, 0, 0}, {"Wait", false, 0, 0},   {"Longest", false, 0, 2},
+      {"# of Waits", false, 0, 0}, {"Threads", false, 0, 3}, {"Mostly held by", true, 40, 1}, {"PID", false, 0, 4},
+  };
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shown(s->lock_count, o); i++) {
+    const struct opgap_sum_lock *lock = &s->locks[i];
+    table_format(table, "0x%llx", (unsigned long long)lock->object);
+    table_cell(table, lock->call);
+    table_time(table, lock->wait_ns, false);
+    table_time(table, lock->longest_ns, false);
+    table_count(table, lock->waits);
+    table_count(table, lock->threads);
+    table_cell(table, lock->held_by[0] ? lock->held_by : "?");
+    table_format(table, "%d", lock->pid);
+  }
+  return s->lock_count - shown(s->lock_count, o);
+}
+
+static void ended_cell(struct table *table, const struct opgap_sum_process *p)
+{
+  if (strcmp(p->ended, "clean") == 0)
+    table_format(table, p->exit_status > 0 ? "exit %d" : "clean", p->exit_status);
+  else if (p->open_call[0] && strcmp(p->ended, "exec") != 0)
+    table_format(table, "%s, in %s", p->ended, p->open_call);
+  else
+    table_cell(table, p->ended);
+}
+
+size_t section_processes(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  static const struct table_column columns[] = {
+      {"PID", false, 0, 0},      {"Role", true, 0, 0},         {"Life", false, 0, 0},      {"Threads", false, 0, 4},
+      {"In ops", false, 0, 2},   {"Blocked (main)", false, 0, 1}, {"File time", false, 0, 3}, {"Read", false, 0, 5},
+      {"Written", false, 0, 6}, {"Allocations", false, 0, 7}, {"RSS", false, 0, 8},       {"Records", false, 0, 9},
+      {"Lost", false, 0, 0},     {"End", true, 0, 0},
+  };
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shown(s->process_count, o); i++) {
+    const struct opgap_sum_process *p = &s->processes[i];
+    table_format(table, "%d", p->pid);
+    table_cell(table, p->role_label);
+    table_format(table, "%.3fs", (double)(p->end_ns > p->start_ns ? p->end_ns - p->start_ns : 0) / 1e9);
+    table_count(table, p->threads);
+    table_time(table, p->op_ns, false);
+    table_time(table, p->blocked_ns, false);
+    table_time(table, p->file_ns, false);
+    table_bytes(table, p->read_bytes);
+    table_bytes(table, p->written_bytes);
+    table_count(table, p->allocations);
+    table_bytes(table, p->rss_bytes);
+    table_count(table, p->records);
+    table_count(table, p->lost_records);
+    ended_cell(table, p);
+  }
+  return s->process_count - shown(s->process_count, o);
+}
+
+size_t section_gpus(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  static const struct table_column columns[] = {
+      {"GPU", false, 0, 0},     {"Name", true, 40, 0},      {"Busy", false, 0, 0},  {"Busy %", false, 0, 0},
+      {"Kernels", false, 0, 0}, {"Collectives", false, 0, 3}, {"Exposed", false, 0, 4}, {"Memcpy", false, 0, 0},
+      {"Memset", false, 0, 5}, {"# Kernels", false, 0, 1}, {"HtoD", false, 0, 2},  {"DtoH", false, 0, 2},
+  };
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shown(s->gpu_count, o); i++) {
+    const struct opgap_sum_gpu *gpu = &s->gpus[i];
+    table_count(table, gpu->device);
+    table_cell(table, gpu->name);
+    table_time(table, gpu->busy_ns, false);
+    table_share(table, gpu->busy_ns, gpu->span_ns);
+    table_time(table, gpu->kernel_ns, false);
+    table_time(table, gpu->communication_ns, false);
+    table_time(table, gpu->exposed_communication_ns, false);
+    table_time(table, gpu->memcpy_ns, false);
+    table_time(table, gpu->memset_ns, false);
+    table_count(table, gpu->kernels);
+    table_bytes(table, gpu->h2d_bytes);
+    table_bytes(table, gpu->d2h_bytes);
+  }
+  return s->gpu_count - shown(s->gpu_count, o);
+}
+
+size_t section_breakdown(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  static const struct table_column columns[] = {
+      {"Part", true, 0, 0}, {"Per step", false, 0, 0}, {"Share", false, 0, 0}, {"", true, 0, 0}};
+  static const char *const names[OPGAP_CLASS_COUNT] = {"GPU kernels",   "GPU copies", "GPU memset",
+                                                       "Communication", "CUDA calls", "Waiting for the DataLoader",
+                                                       "Framework ops", "Other (Python)"};
+  uint64_t total = 0;
+  (void)o;
+  for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
+    total += s->breakdown.class_ns[c];
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  for (int c = 0; c < OPGAP_CLASS_COUNT; c++) {
+    uint64_t ns = s->breakdown.class_ns[c];
+    if (ns == 0)
+      continue;
+    char bar[41] = "";
+    memset(bar, '#', (size_t)(40.0 * (double)ns / (double)total + 0.5));
+    table_cell(table, names[c]);
+    table_time(table, ns / s->breakdown.steps, false);
+    table_share(table, ns, total);
+    table_cell(table, bar);
+  }
+  return 0;
+}

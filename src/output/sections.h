@@ -1,0 +1,32 @@
+/* The tables of a report, filled from a summary; text.c and markdown.c print them.
+ *
+ * Each function begins and fills a table that the caller ends; it returns the number of rows left out by the limit. */
+#ifndef OPGAP_OUTPUT_SECTIONS_H
+#define OPGAP_OUTPUT_SECTIONS_H
+
+#include "output/output.h"
+#include "output/table.h"
+
+/* Ops, ranges and GPU work of processes of one role; what: the kinds as bits (1 << kind). */
+size_t section_ops(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o,
+                   enum opgap_role role, unsigned kinds);
+size_t section_calls(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+size_t section_causes(struct table *table, const struct opgap_sum_cause *causes, size_t count, uint64_t total,
+                      const struct opgap_output_options *o);
+size_t section_thread_gaps(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+size_t section_gpu_gaps(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+size_t section_files(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+size_t section_locks(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+size_t section_processes(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+size_t section_gpus(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+size_t section_breakdown(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+
+/* Sums that the shares of ops divide by. */
+uint64_t section_self_cpu(const struct opgap_summary *s, enum opgap_role role);
+uint64_t section_self_gpu(const struct opgap_summary *s, enum opgap_role role);
+bool section_has_ops(const struct opgap_summary *s, enum opgap_role role, unsigned kinds);
+
+#define SECTION_OPS (1u << OPGAP_OP_TORCH | 1u << OPGAP_OP_RANGE)
+#define SECTION_GPU (1u << OPGAP_OP_KERNEL | 1u << OPGAP_OP_MEMCPY | 1u << OPGAP_OP_MEMSET)
+
+#endif

@@ -1,0 +1,367 @@
+/* The report for people: as text on a terminal or in a pipe, and as markdown.  Both walk the same sections. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "output/output.h"
+#include "output/sections.h"
+
+struct page {
+  const struct opgap_summary *s;
+  const struct opgap_output_options *o;
+  FILE *file;
+  bool markdown;
+};
+
+static void say(const struct page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(const struct page *p, const char *format, ...)
+{
+  char *text = NULL;
+  va_list args;
+  va_start(args, format);
+  if (vasprintf(&text, format, args) < 0)
+    text = NULL;
+  va_end(args);
+  if (text == NULL)
+    return;
+  char *clean = text_clean(text);
+  fprintf(p->file, p->markdown ? "%s\n" : "  %s\n", clean);
+  free(clean);
+  free(text);
+}
+
+static void heading(const struct page *p, const char *title)
+{
+  if (p->markdown)
+    fprintf(p->file, "\n## %s\n\n", title);
+  else
+    fprintf(p->file, p->o->colour ? "\n\033[1;4m%s\033[0m\n" : "\n%s\n", title);
+}
+
+static void finish_table(const struct page *p, struct table *table, size_t left_out, const char *what)
+{
+  if (p->markdown)
+    table_markdown(table, p->file);
+  else
+    table_print(table, p->o->width, "  ", p->o->colour, p->file);
+  table_end(table);
+  if (left_out > 0)
+    say(p, "%s... and %zu more %s (--limit 0 shows all)", p->markdown ? "\n" : "", left_out, what);
+}
+
+/* "12,345,678" */
+static const char *grouped(char *text, size_t size, uint64_t value)
+{
+  char digits[32];
+  int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)value);
+  size_t at = 0;
+  for (int i = 0; i < length && at + 2 < size; i++) {
+    if (i > 0 && (length - i) % 3 == 0)
+      text[at++] = ',';
+    text[at++] = digits[i];
+  }
+  text[at] = '\0';
+  return text;
+}
+
+static const struct opgap_sum_process *first_process(const struct opgap_summary *s)
+{
+  for (size_t i = 0; i < s->process_count; i++)
+    if (s->processes[i].role == OPGAP_ROLE_TRAINER)
+      return &s->processes[i];
+  return s->process_count ? &s->processes[0] : NULL;
+}
+
+static void line(const struct page *p, const char *label, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void line(const struct page *p, const char *label, const char *format, ...)
+{
+  char text[4096];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  if (p->markdown)
+    say(p, "- **%s**: %s", label, text);
+  else
+    say(p, "%-10s %s", label, text);
+}
+
+static void head_processes(const struct page *p)
+{
+  unsigned roles[OPGAP_ROLE_COUNT] = {0}, threads = 0;
+  int32_t ranks = -1;
+  for (size_t i = 0; i < p->s->process_count; i++) {
+    roles[p->s->processes[i].role]++;
+    threads += p->s->processes[i].threads;
+    if (p->s->processes[i].rank > ranks)
+      ranks = p->s->processes[i].rank;
+  }
+  char text[256] = "";
+  size_t at = 0;
+  for (int r = 0; r < OPGAP_ROLE_COUNT; r++)
+    if (roles[r] > 0)
+      at += (size_t)snprintf(text + at, sizeof text - at, "%s%u %s%s", at ? ", " : "", roles[r],
+                             opgap_role_name((enum opgap_role)r), roles[r] > 1 && r != OPGAP_ROLE_OTHER ? "s" : "");
+  line(p, "processes", "%zu (%s), %u threads", p->s->process_count, text, threads);
+  if (ranks >= 0)
+    line(p, "ranks", "0 to %d", ranks);
+}
+
+static void head_steps(const struct page *p)
+{
+  const struct opgap_sum_steps *steps = &p->s->steps;
+  char median[32], p95[32];
+  text_time(median, sizeof median, steps->median_ns);
+  text_time(p95, sizeof p95, steps->p95_ns);
+  if (steps->count == 0)
+    line(p, "steps", "none found (no Optimizer.step, opgap_step, ProfilerStep or NVTX step ranges)");
+  else
+    line(p, "steps", "%zu by %s: median %s, p95 %s%s", steps->count, steps->source, median, p95,
+         steps->skipped ? " (warm-up left out)" : "");
+}
+
+static void head_cost(const struct page *p)
+{
+  const struct opgap_sum_overhead *o = &p->s->overhead;
+  char cpu[32], calls[32], size[32];
+  text_time(cpu, sizeof cpu, o->flusher_cpu_ns);
+  text_bytes(size, sizeof size, p->s->stored_bytes);
+  line(p, "tracer", "%s CPU time to write the trace, %s hooked calls, %s on disk", cpu,
+       grouped(calls, sizeof calls, o->hooked_calls), size);
+}
+
+static void head(const struct page *p)
+{
+  const struct opgap_summary *s = p->s;
+  const struct opgap_sum_process *first = first_process(s);
+  char records[32], lost[32], invalid[32];
+  fprintf(p->file, p->markdown ? "# opgap report\n\n" : p->o->colour ? "\033[1mopgap report\033[0m\n" : "opgap report\n");
+  line(p, "trace", "%s%s", s->path, s->complete ? "" : "  (DAMAGED or incomplete, see below)");
+  if (first != NULL) {
+    line(p, "command", "%s", first->command);
+    line(p, "host", "%s", first->host);
+  }
+  head_processes(p);
+  line(p, "duration", "%.3f s", (double)s->duration_ns / 1e9);
+  if (s->window_start_ns > 0 || s->window_end_ns < s->duration_ns)
+    line(p, "window", "%.3f s to %.3f s only", (double)s->window_start_ns / 1e9, (double)s->window_end_ns / 1e9);
+  head_steps(p);
+  line(p, "records", "%s, %s lost, %s invalid", grouped(records, sizeof records, s->records),
+       grouped(lost, sizeof lost, s->lost_records), grouped(invalid, sizeof invalid, s->invalid_records));
+  head_cost(p);
+  line(p, "GPU", "%s", s->gpu_status);
+  for (size_t i = 0; i < s->damage_count; i++)
+    line(p, "damage", "%s", s->damage[i]);
+  for (size_t i = 0; i < s->notice_count; i++)
+    line(p, "notice", "%s", s->notices[i]);
+  for (size_t i = 0; i < s->process_count; i++)
+    if (!s->processes[i].kill_safe)
+      line(p, "note", "process %d was not kill-safe: its newest records would not have outlived a SIGKILL",
+           s->processes[i].pid);
+  for (size_t i = 0; i < s->untraced_count && i < 10; i++)
+    line(p, "untraced", "pid %d (%s): %s", s->untraced[i].pid, s->untraced[i].command, s->untraced[i].reason);
+}
+
+static void verdict(const struct page *p)
+{
+  const struct opgap_sum_verdict *v = &p->s->verdict;
+  heading(p, "Verdict");
+  if (v->bound_by == OPGAP_BOUND_UNDECIDED)
+    say(p, "The figures do not say what holds this run back.");
+  else
+    say(p, "This run is held back by %s%s (confidence: %s).", p->markdown ? "**" : "", opgap_bound_name(v->bound_by),
+        v->confidence);
+  for (size_t i = 0; i < v->evidence_count; i++)
+    say(p, "%s %s", p->markdown ? "-" : "  -", v->evidence[i]);
+  for (size_t i = 0; i < v->remedy_count; i++)
+    say(p, "%s%s %s", p->markdown ? "- " : "", i == 0 ? "Try first:" : "      then:", v->remedies[i]);
+}
+
+static void breakdown(const struct page *p)
+{
+  struct table table;
+  if (p->s->breakdown.steps == 0)
+    return;
+  heading(p, "Where the time of a step goes (trainer's main thread)");
+  size_t more = section_breakdown(&table, p->s, p->o);
+  finish_table(p, &table, more, "");
+  if (p->s->steps.skipped > 0)
+    say(p, "%zu steps; the first %zu (warm-up) are left out", p->s->breakdown.steps, p->s->steps.skipped);
+}
+
+static void ops_of_role(const struct page *p, enum opgap_role role)
+{
+  struct table table;
+  char title[96], total[32];
+  unsigned kinds = SECTION_OPS | SECTION_GPU;
+  if (!section_has_ops(p->s, role, kinds))
+    return;
+  snprintf(title, sizeof title, "Hot ops: %s", opgap_role_name(role));
+  heading(p, title);
+  size_t more = section_ops(&table, p->s, p->o, role, kinds);
+  finish_table(p, &table, more, "ops");
+  text_time(total, sizeof total, section_self_cpu(p->s, role));
+  say(p, "%sSelf CPU time total: %s", p->markdown ? "\n" : "", total);
+  if (p->s->has_gpu) {
+    text_time(total, sizeof total, section_self_gpu(p->s, role));
+    say(p, "Self CUDA time total: %s", total);
+  }
+}
+
+static void calls(const struct page *p)
+{
+  struct table table;
+  if (p->s->call_count == 0)
+    return;
+  heading(p, "Hooked calls (time of all threads; ~ estimated from samples)");
+  size_t more = section_calls(&table, p->s, p->o);
+  finish_table(p, &table, more, "calls");
+}
+
+static void thread_gaps(const struct page *p)
+{
+  const struct opgap_sum_gaps *g = &p->s->gaps;
+  struct table table;
+  char title[96], sum[32], least[32];
+  text_time(least, sizeof least, g->thread_min_ns);
+  snprintf(title, sizeof title, "Idle gaps of the main thread (blocked for at least %s)", least);
+  heading(p, title);
+  if (g->thread_count == 0) {
+    say(p, "none");
+    return;
+  }
+  text_time(sum, sizeof sum, g->thread_ns);
+  say(p, "%zu gaps, %s in all, by cause:%s", g->thread_count, sum, p->markdown ? "\n" : "");
+  size_t more = section_causes(&table, g->thread_by_cause, g->thread_cause_count, g->thread_ns, p->o);
+  finish_table(p, &table, more, "causes");
+  fputc('\n', p->file);
+  say(p, "The longest:%s", p->markdown ? "\n" : "");
+  more = section_thread_gaps(&table, p->s, p->o);
+  finish_table(p, &table, more, "gaps");
+}
+
+static void gpu(const struct page *p)
+{
+  const struct opgap_sum_gaps *g = &p->s->gaps;
+  struct table table;
+  char sum[32], least[32], waits[3][32];
+  if (!p->s->has_gpu)
+    return;
+  heading(p, "GPU");
+  size_t more = section_gpus(&table, p->s, p->o);
+  finish_table(p, &table, more, "GPUs");
+  text_time(sum, sizeof sum, g->gpu_ns);
+  text_time(least, sizeof least, g->gpu_min_ns);
+  heading(p, "GPU idle gaps");
+  say(p, "%zu gaps of at least %s, %s in all, by cause:%s", g->gpu_count, least, sum, p->markdown ? "\n" : "");
+  more = section_causes(&table, g->gpu_by_cause, g->gpu_cause_count, g->gpu_ns, p->o);
+  finish_table(p, &table, more, "causes");
+  text_time(waits[0], sizeof waits[0], g->host_wait_ns);
+  text_time(waits[1], sizeof waits[1], g->kernel_wait_ns);
+  text_time(waits[2], sizeof waits[2], g->other_wait_ns);
+  say(p, "HTA's classes: host_wait %s, kernel_wait %s, other %s", waits[0], waits[1], waits[2]);
+  fputc('\n', p->file);
+  say(p, "The longest:%s", p->markdown ? "\n" : "");
+  more = section_gpu_gaps(&table, p->s, p->o);
+  finish_table(p, &table, more, "gaps");
+}
+
+static void files(const struct page *p)
+{
+  struct table table;
+  if (p->s->file_count == 0)
+    return;
+  heading(p, "Files (time of calls on them)");
+  size_t more = section_files(&table, p->s, p->o);
+  finish_table(p, &table, more, "rows");
+}
+
+static void memory(const struct page *p)
+{
+  const struct opgap_sum_memory *m = &p->s->memory;
+  char allocations[32], frees[32], bytes[32], rss[32], peak[32], live[32];
+  heading(p, "Host memory");
+  text_bytes(bytes, sizeof bytes, m->bytes_allocated);
+  say(p, "%s allocations (%llu failed) of %s in all, %s frees", grouped(allocations, sizeof allocations, m->allocations),
+      (unsigned long long)m->failed, bytes, grouped(frees, sizeof frees, m->frees));
+  if (m->peak_bytes != OPGAP_UNKNOWN) {
+    text_bytes(peak, sizeof peak, m->peak_bytes);
+    text_bytes(live, sizeof live, m->live_bytes);
+    say(p, "peak %s, alive at the end %s", peak, live);
+  } else {
+    say(p, "peak and live bytes are not known without OPGAP_ALLOC=events");
+  }
+  if (m->peak_rss_bytes != OPGAP_UNKNOWN) {
+    text_bytes(rss, sizeof rss, m->peak_rss_bytes);
+    say(p, "resident memory ~%s at most (sampled, sum over processes)", rss);
+  }
+}
+
+static void locks(const struct page *p)
+{
+  struct table table;
+  heading(p, "Contended locks");
+  if (p->s->lock_count == 0) {
+    say(p, "none");
+    return;
+  }
+  size_t more = section_locks(&table, p->s, p->o);
+  finish_table(p, &table, more, "locks");
+}
+
+static void steps(const struct page *p)
+{
+  const struct opgap_sum_steps *s = &p->s->steps;
+  char text[5][32];
+  if (s->count == 0)
+    return;
+  heading(p, "Steps");
+  const uint64_t figures[5] = {s->median_ns, s->p95_ns, s->mean_ns, s->min_ns, s->max_ns};
+  for (int i = 0; i < 5; i++)
+    text_time(text[i], sizeof text[i], figures[i]);
+  say(p, "%zu steps found by %s", s->count, s->source);
+  say(p, "median %s, p95 %s, mean %s, min %s, max %s", text[0], text[1], text[2], text[3], text[4]);
+  if (s->skipped > 0) {
+    text_time(text[0], sizeof text[0], s->durations_ns[0]);
+    if (s->skipped == 1)
+      say(p, "left out as warm-up: step 0 (it took %s)", text[0]);
+    else
+      say(p, "left out as warm-up: steps 0 to %zu (the first took %s)", s->skipped - 1, text[0]);
+  }
+}
+
+static void processes(const struct page *p)
+{
+  struct table table;
+  heading(p, "Processes");
+  size_t more = section_processes(&table, p->s, p->o);
+  finish_table(p, &table, more, "processes");
+}
+
+static void print(const struct page *p)
+{
+  head(p);
+  verdict(p);
+  breakdown(p);
+  for (int role = 0; role < OPGAP_ROLE_COUNT; role++)
+    ops_of_role(p, (enum opgap_role)role);
+  gpu(p);
+  thread_gaps(p);
+  files(p);
+  calls(p);
+  processes(p);
+  steps(p);
+  memory(p);
+  locks(p);
+}
+
+void opgap_output_text(const struct opgap_summary *summary, const struct opgap_output_options *options, FILE *file)
+{
+  print(&(struct page){summary, options, file, false});
+}
+
+void opgap_output_markdown(const struct opgap_summary *summary, const struct opgap_output_options *options, FILE *file)
+{
+  print(&(struct page){summary, options, file, true});
+}
