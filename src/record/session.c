@@ -680,7 +680,10 @@ void opgap_session_start(const struct opgap_event *hook_events, unsigned hook_co
     if (opgap_gpu_start && (opgap_config.groups & (OPGAP_GROUP_cuda | OPGAP_GROUP_nvtx)))
       opgap_gpu_start();
     opgap_cell = before;
-    if (opgap_schedule_start(opgap_config.groups)) /* last: from here on hooks record */
+    /* a record per allocation is too much for the program's own thread to encode; time limits need somebody's clock */
+    bool need_flusher = opgap_config.settings.alloc_events;
+    need_flusher |= opgap_schedule_start(opgap_config.groups); /* last: from here on hooks record */
+    if (need_flusher)
       opgap_session_threads();
     return;
   }
