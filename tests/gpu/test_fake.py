@@ -1,0 +1,342 @@
+#!/usr/bin/env python3
+"""The GPU side of the tracer on the fake GPU: programs with a known truth, one case an argument.
+
+    test_fake.py LIBOPGAP FAKES TRACE_DUMP [CASE]        without CASE: all of them
+
+LIBOPGAP: libopgap.so; FAKES: folder of the built fakes; TRACE_DUMP: the record printer.  Exit status 1: a case failed.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+LIBOPGAP, FAKES, DUMP = map(os.path.abspath, sys.argv[1:4])
+
+
+class Record:
+    def __init__(self, line):
+        cells = line.rstrip("\n").split("\t")
+        self.process, self.stream, self.tid, self.event = int(cells[0]), cells[1], int(cells[2]), cells[3]
+        self.depth, self.status, self.start, self.end = map(int, cells[4:8])
+        self.fields = dict(cell.split("=", 1) for cell in cells[8:])
+
+    def number(self, name):
+        return int(self.fields[name])
+
+
+class Run:
+    """A traced program and what its trace holds."""
+
+    def __init__(self, command, generation=12, traced=True, exit_status=0, **environment):
+        folder = tempfile.mkdtemp(prefix="opgap-gpu-")
+        env = dict(os.environ)
+        for name in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "LD_PRELOAD", "CUDA_HOME", "CUDA_PATH"):
+            env.pop(name, None)
+        env["LD_LIBRARY_PATH"] = os.path.join(FAKES, "cuda%d" % generation)
+        env.update(environment)
+        if traced:
+            env["LD_PRELOAD"] = LIBOPGAP
+            env["OPGAP_OUT"] = os.path.join(folder, "run.opgap")
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        self.out, self.err = done.stdout, done.stderr
+        expect(done.returncode, exit_status, "exit status of " + " ".join(command) + ": " + done.stderr)
+        expect("after teardown" in self.err, False, "CUPTI used after teardown: " + self.err)
+        self.records, self.gpu_status = [], []
+        if traced:
+            dump = subprocess.run([DUMP, env["OPGAP_OUT"]], capture_output=True, text=True, timeout=60)
+            expect(dump.returncode, 0, "reading the trace: " + dump.stderr)
+            for line in dump.stdout.splitlines():
+                if line.startswith("#"):
+                    self.gpu_status.append(line.split("gpu_status=", 1)[1])
+                else:
+                    self.records.append(Record(line))
+        shutil.rmtree(folder)
+
+    def of(self, event):
+        """The records of an event; memcpy and memset are the device's, not the hooked functions."""
+        return [r for r in self.records if r.event == event and
+                (event not in ("memcpy", "memset") or r.stream == "gpu")]
+
+    def said(self, word):
+        for line in self.out.splitlines():
+            if line.split()[0] == word:
+                return [int(x) for x in line.split()[1:]]
+        raise Failure("the program did not print " + word)
+
+
+class Failure(Exception):
+    pass
+
+
+def expect(seen, wanted, what):
+    if seen != wanted:
+        raise Failure("%s: %r, expected %r" % (what, seen, wanted))
+
+
+def expect_within(seen, wanted, tolerance, what):
+    if abs(seen - wanted) > tolerance:
+        raise Failure("%s: %d, expected %d +- %d" % (what, seen, wanted, tolerance))
+
+
+def scenario(name, *arguments, generation=12, **environment):
+    program = {11: "gpu_scenario_11", 12: "gpu_scenario"}[generation]
+    return Run([os.path.join(FAKES, program), name, *map(str, arguments)], generation, **environment)
+
+
+def lost(run, reason):
+    return sum(r.number("count") for r in run.of("gpu lost") if r.status == reason)
+
+
+def check_joined(run):
+    """Each kernel has one launch, which began before it."""
+    launches = {r.status: r for r in run.of("cuda api") if "Launch" in r.fields["name"]}
+    for kernel in run.of("kernel"):
+        launch = launches.get(kernel.status)
+        expect(launch is not None, True, "a launch with correlation id %d" % kernel.status)
+        expect(launch.start < kernel.start, True, "the kernel begins after its launch")
+
+
+def case_kernels():
+    run = scenario("sync", 20)
+    kernels = run.of("kernel")
+    expect(len(kernels), 20, "kernels")
+    for k in kernels:
+        expect(k.end - k.start, 1000000, "duration")
+        expect(k.fields["name"], "_Z4spiny", "name")
+        expect(k.number("grid"), 4 | (2 - 1) << 32, "grid")
+        expect(k.number("block"), 64, "block")
+        expect(k.number("registers"), 32, "registers")
+    check_joined(run)
+    names = [r.fields["name"] for r in run.of("cuda api")]
+    expect(names.count("cudaLaunchKernel"), 20, "launches")
+    expect(names.count("cudaDeviceSynchronize"), 20, "synchronisations")
+    expect(len(run.of("synchronisation")), 20, "synchronisation records")
+    expect(len(run.of("cudaLaunchKernel")), 0, "interposed launches while CUPTI reports them")
+    tids = {r.number("thread") for r in run.of("cuda api")}
+    expect(len(tids & {r.tid for r in run.records}) >= 0, True, "threads")
+    device = run.of("gpu device")
+    expect([d.fields["name"] for d in device], ["Fake GPU 80GB"], "device")
+    expect(device[0].number("sm_count"), 108, "multiprocessors")
+    expect(device[0].number("memory_bytes"), 80 << 30, "device memory")
+    expect(device[0].number("capability"), 80, "compute capability")
+
+
+def case_status():
+    expect(scenario("sync", 1).gpu_status, ["ok"], "gpu_status")
+
+
+def case_streams():
+    run = scenario("streams", 3)
+    copies = run.of("memcpy")
+    expect(len(run.of("kernel")), 6, "kernels")
+    expect(sorted(c.number("bytes") for c in copies), [1 << 18] * 3 + [1 << 19] * 3 + [1 << 20] * 3, "bytes copied")
+    by_bytes = {c.number("bytes"): c for c in copies}
+    seen = {b: (c.number("kind"), c.number("src_kind"), c.number("dst_kind"), c.number("flags") & 1)
+            for b, c in by_bytes.items()}
+    expect(seen, {1 << 20: (1, 2, 3, 1), 1 << 19: (1, 1, 3, 1), 1 << 18: (2, 3, 1, 0)},
+           "direction, source, target, asynchronous")
+    expect(by_bytes[1 << 20].end - by_bytes[1 << 20].start, 2000 + (1 << 20) * 1000000000 // 25000000000,
+           "duration of a pinned copy")
+    sets = run.of("memset")
+    expect([(s.number("bytes"), s.number("memory_kind")) for s in sets], [(1 << 16, 3)] * 3, "sets")
+    expect(len({r.number("stream") for r in run.of("kernel")}), 2, "streams")
+    memory = [(m.number("operation"), m.number("kind"), m.number("bytes")) for m in run.of("gpu memory")]
+    expect(memory, [(1, 3, 1 << 20), (1, 2, 1 << 20)], "device and pinned allocations")
+    expect(len([s for s in run.of("synchronisation") if s.number("type") == 2]), 3, "stream waits")
+
+
+def case_graph():
+    run = scenario("graph", 6)
+    kernels = run.of("kernel")
+    expect(len(kernels), 6, "graphs, whole")
+    expect({k.fields["name"] for k in kernels}, {"CUDA graph 2"}, "name")
+    expect({k.end - k.start for k in kernels}, {1000000}, "duration of a graph of four kernels")
+    check_joined(run)
+
+
+def case_cupti11():
+    """Older records, no timestamp callback: another clock with an offset and 50 ppm of drift."""
+    run = scenario("sleep", 20, 20000, generation=11)
+    kernels = run.of("kernel")
+    expect(len(kernels), 20, "kernels")
+    for k in kernels:
+        expect_within(k.end - k.start, 1000000, 300, "duration on the tracer's clock")
+    check_joined(run)
+    naps = sorted((r for r in run.of("nanosleep")), key=lambda r: r.start)
+    expect(len(naps), 19, "naps")
+    for k, nap in zip(sorted(kernels, key=lambda r: r.start), naps):
+        expect(k.end <= nap.start + 20000, True, "the nap follows the kernel on one time line")
+        expect(nap.start - k.end < 3000000, True, "the nap follows the kernel at once")
+    graph = scenario("graph", 3, generation=11)
+    expect(len(graph.of("kernel")), 12, "graphs by node")
+    expect(len({k.number("graph_node") for k in graph.of("kernel")}), 4, "graph nodes")
+
+
+def case_nvcc():
+    """A program compiled by nvcc, unchanged, on the fake CUDA 13."""
+    program = os.path.join(FAKES, "gpu_scenario_nvcc")
+    if not os.path.exists(program):
+        print("skipped: built without nvcc")
+        sys.exit(77)
+    run = Run([program, "sync", "8"], 13)
+    expect(len(run.of("kernel")), 8, "kernels")
+    expect({k.fields["name"] for k in run.of("kernel")}, {"_Z4spiny"}, "name")
+    expect({k.end - k.start for k in run.of("kernel")}, {1000000}, "duration")
+    check_joined(run)
+
+
+def case_dropped():
+    """Every tenth record is dropped; the rest is there and the loss is counted."""
+    run = scenario("burst", 1000, FAKE_CUPTI="drop=10")
+    delivered = sum(r.stream == "gpu" and r.event != "gpu lost" for r in run.records)
+    expect(delivered + lost(run, 1), 2002 + 1, "records delivered and counted as dropped")  # + device, synchronisation
+    expect(lost(run, 1), 200, "dropped")
+
+
+def case_bad_times():
+    run = scenario("burst", 1000, FAKE_CUPTI="bad=10")
+    expect(len(run.of("kernel")), 900, "kernels with possible times")
+    expect(lost(run, 2), 100, "impossible times")
+    expect(all(k.end >= k.start for k in run.of("kernel")), True, "no kernel ends before it starts")
+
+
+def case_unknown():
+    run = scenario("burst", 1000, FAKE_CUPTI="unknown=10")
+    expect(len(run.of("kernel")), 1000, "kernels")
+    expect(lost(run, 3) > 100, True, "unknown kinds counted")
+
+
+def case_late():
+    run = scenario("sync", 10, FAKE_CUPTI="late=30")
+    expect(len(run.of("kernel")), 10, "kernels that were reported 30 ms late, after the last call")
+    run = scenario("burst", 500, FAKE_CUPTI="reorder")
+    expect(len(run.of("kernel")), 500, "kernels delivered in reverse")
+    check_joined(run)
+
+
+def case_burst():
+    run = scenario("burst", 20000)
+    expect(len(run.of("kernel")), 20000, "kernels")
+    expect(lost(run, 1), 0, "dropped")
+    check_joined(run)
+
+
+def case_no_privilege():
+    run = scenario("sync", 5, FAKE_CUPTI="enable=35")
+    expect(len(run.of("kernel")), 0, "kernels")
+    expect(len(run.of("cudaLaunchKernel")), 5, "interposed launches")
+    expect(len(run.of("cudaDeviceSynchronize")), 5, "interposed synchronisations")
+    expect(run.err.count("no permission to profile"), 1, "one line on stderr: " + run.err)
+
+
+def case_taken():
+    run = scenario("sync", 5, FAKE_CUPTI="subscribe=39")
+    expect(len(run.of("kernel")), 0, "kernels")
+    expect(len(run.of("cudaLaunchKernel")), 5, "interposed launches")
+    expect(run.err.count("another tool holds CUPTI"), 1, "one line on stderr: " + run.err)
+
+
+def case_other_tool():
+    """CUPTI goes to the program's own session and comes back: 10 kernels before, 7 in it, 5 after."""
+    for how in ("unsubscribe", "finalize"):
+        run = Run([os.path.join(FAKES, "gpu_other_tool"), how])
+        expect(run.said("subscribe"), [0], how + ": the program's subscription")
+        expect(run.said("seen"), [7], how + ": kernels that the program's session saw")
+        expect(len(run.of("kernel")), 15, how + ": kernels in the trace")
+        expect(len(run.of("cudaLaunchKernel")), 7, how + ": interposed launches meanwhile")
+        expect(run.err.count("another user of CUPTI"), 1, how + ": one line on stderr: " + run.err)
+
+
+def case_running():
+    run = scenario("running", 10)
+    expect(len(run.of("kernel")), 10, "kernels in flight at exit, waited for")
+    run = scenario("running", 200)
+    expect(len(run.of("kernel")) + lost(run, 2), 200, "kernels, finished or counted as without an end")
+    expect(len(run.of("kernel")) > 20, True, "kernels that ended")
+
+
+def case_killed():
+    run = scenario("kill", 10, exit_status=-9)
+    expect(len(run.of("kernel")), 10, "kernels in the trace of a killed process")
+
+
+def case_fork():
+    run = scenario("fork", 4, 1000)
+    kernels = run.of("kernel")
+    expect(len(kernels), 4, "kernels of the child")
+    expect(len({k.process for k in kernels}), 1, "processes with kernels")
+
+
+def case_devices():
+    run = scenario("sync", 3, FAKE_GPU_DEVICES="0")
+    expect(len(run.of("kernel")), 0, "kernels without a device")
+    run = scenario("sync", 3, FAKE_GPU_DEVICES="4")
+    expect(len(run.of("gpu device")), 4, "devices")
+
+
+def case_off():
+    run = scenario("sync", 3, OPGAP_HOOKS="-cuda")
+    expect(len(run.of("kernel")) + len(run.of("cuda api")) + len(run.of("cudaLaunchKernel")), 0, "CUDA records")
+
+
+def case_nccl():
+    run = scenario("allreduce", 5)
+    collectives = [k for k in run.of("kernel") if "AllReduce" in k.fields["name"]]
+    expect(len(collectives), 5, "collective kernels")
+    calls = run.of("ncclAllReduce")
+    expect([c.number("value") for c in calls], [1 << 20] * 5, "bytes of the calls")
+    expect(len(run.of("ncclCommInitAll")), 1, "communicators")
+    check_joined(run)
+
+
+def nvtx(program):
+    run = Run([program])
+    expect(run.out.splitlines(), ["levels 0 1 0 1", "pops 1 0 1 0 -2"], "what NVTX returned")
+    ranges = [(r.fields["name"], r.depth, r.status) for r in run.of("range") if r.fields["name"] != "loop"]
+    expect(ranges, [("loader: plain", 3, 2), ("loader: fetch", 2, 2), ("in\u00e9r \U0001f600", 1, 2), ("outer", 0, 2),
+                    ("batches", 0, 2), ("first", 0, 3), ("second", 0, 3), ("crossing", 0, 3)],
+           "ranges, depth, status")
+    expect(len([r for r in run.of("range") if r.fields["name"] == "loop"]), 1000, "ranges of the loop")
+    expect([m.fields["name"] for m in run.of("mark")], ["here"], "marks")
+    crossing = [r for r in run.of("range") if r.fields["name"] == "crossing"][0]
+    outer = [r for r in run.of("range") if r.fields["name"] == "outer"][0]
+    expect(crossing.tid != outer.tid, True, "a range that another thread ended is that thread's")
+
+
+def case_nvtx():
+    nvtx(os.path.join(FAKES, "gpu_nvtx"))
+
+
+def case_nvtx_real():
+    program = os.path.join(FAKES, "gpu_nvtx_real")
+    if not os.path.exists(program):
+        print("skipped: built without the CUDA toolkit's headers")
+        sys.exit(77)
+    nvtx(program)
+
+
+def case_untouched():
+    """Traced and untraced programs print the same and end the same."""
+    for arguments in (["sync", "5"], ["graph", "3"], ["streams", "2"]):
+        command = [os.path.join(FAKES, "gpu_scenario"), *arguments]
+        traced, plain = Run(command), Run(command, traced=False)
+        expect(traced.out.splitlines()[0], plain.out.splitlines()[0], "output")
+        expect(traced.err, plain.err, "stderr")
+
+
+def main():
+    cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
+    chosen = sys.argv[4:] or list(cases)
+    failed = 0
+    for name in chosen:
+        try:
+            cases[name]()
+            print("ok      " + name)
+        except Failure as failure:
+            failed += 1
+            print("FAILED  %s: %s" % (name, failure))
+    return 1 if failed else 0
+
+
+sys.exit(main())
