@@ -10,6 +10,7 @@
 #include "gpu/life.h"
 #include "record/raw.h"
 #include "record/record.h"
+#include "record/session.h"
 
 static struct opgap_gpu_buffer pool[OPGAP_GPU_BUFFERS];
 static _Atomic uint32_t next_serial;
@@ -123,6 +124,7 @@ void opgap_gpu_buffer_complete(void *context, uint32_t stream, uint8_t *buffer, 
   b->now = opgap_gpu_clock_pair();
   b->serial = atomic_fetch_add_explicit(&next_serial, 1, memory_order_relaxed);
   atomic_store_explicit(&b->state, b->valid ? OPGAP_GPU_BUFFER_SEALED : OPGAP_GPU_BUFFER_FREE, memory_order_release);
+  opgap_session_wake(); /* a sealed buffer is private memory: a SIGKILL would take it */
 }
 
 struct opgap_gpu_buffer *opgap_gpu_buffer_take(void)

@@ -299,6 +299,10 @@ static bool helper_round(void)
     if (opgap_gpu_buffers_filling() > 0)
       flush();
     more = opgap_gpu_buffers_filling() > 0;
+    if (opgap_gpu_buffer_take() != NULL) { /* the wake-up at its completion came before the flusher slept */
+      opgap_session_wake();
+      more = true;
+    }
   }
   unlock_life();
   return more;
@@ -337,6 +341,7 @@ static void start_helper(void)
   uint64_t all = UINT64_MAX, before = 0;
   if (life.helper_runs || pthread_attr_init(&attributes) != 0)
     return;
+  opgap_session_threads();
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attributes, HELPER_STACK);
   opgap_raw6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&before, sizeof all, 0, 0);

@@ -551,8 +551,8 @@ int cuptiActivityFlushAll(uint32_t flag)
     return 7; /* CUPTI_ERROR_INVALID_OPERATION: callbacks not registered */
   take_lock();
   move_ready((flag & 1) != 0);
-  /* An unforced flush keeps a buffer while one of its records is unfinished. */
-  if (buffer_used > 0 || (flag & 1) != 0 || queued == 0)
+  /* An unforced flush keeps a buffer while one of its records is unfinished; there is one buffer here. */
+  if ((flag & 1) != 0 || queued == 0)
     give_buffer();
   drop_lock();
   return OK;
