@@ -177,12 +177,14 @@ void opgap_segment_filled(struct opgap_thread *thread)
   if (waiting < INLINE_DRAIN_BYTES || !on_main_stack())
     return;
   struct opgap_cell *cell = opgap_cell;
+  opgap_draining = thread;
   opgap_cell = &opgap_tool_cell;
   if (opgap_drain_enter(0)) {
     opgap_drain_now(OPGAP_DRAIN_READY);
     opgap_drain_leave();
   }
   opgap_cell = cell;
+  opgap_draining = NULL;
 }
 
 /* ---- the flusher thread ---- */

@@ -10,6 +10,7 @@ uint32_t opgap_active;
 struct opgap_cell opgap_tool_cell, opgap_flusher_cell;
 struct opgap_cell *opgap_cells;
 __thread struct opgap_cell *opgap_cell __attribute__((tls_model("initial-exec")));
+__thread struct opgap_thread *opgap_draining __attribute__((tls_model("initial-exec")));
 static __thread struct opgap_cell *vfork_cell __attribute__((tls_model("initial-exec")));
 
 #define GROW_SLOTS 16u
@@ -96,8 +97,11 @@ static struct opgap_thread *attach(void)
 struct opgap_thread *opgap_self_slow(void)
 {
   struct opgap_cell *before = opgap_cell;
-  if (before == &opgap_tool_cell || before == &opgap_flusher_cell)
+  if (before == &opgap_tool_cell || before == &opgap_flusher_cell) {
+    if (opgap_draining)
+      opgap_draining->nested++; /* a signal handler interrupted the drain: its call goes unrecorded, not uncounted */
     return NULL;
+  }
   opgap_cell = &opgap_tool_cell; /* a signal handler that comes now passes through */
   uint32_t phase = atomic_load_explicit(&opgap_state->phase, memory_order_acquire);
   if (phase == OPGAP_PHASE_NONE && opgap_session_begin(true)) {

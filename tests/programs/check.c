@@ -10,6 +10,7 @@
  *   --base ARGUMENT     a second traced run with this argument alone; its counts are subtracted, so that what libc and
  *                       the loader do for themselves falls out
  *   --incomplete        the trace may say that a process was killed
+ *   --lossy             records may be lost; `lost` says how many
  * Expectations (all processes of the trace together)
  *   EVENT.calls=N .bytes .failed       totals of a counted hook
  *   EVENT.records=N .value .errors     records of an event: how many, the sum of `value`, how many with a status
@@ -17,8 +18,9 @@
  *   EVENT:NAME=N                       how many records of the event have an object (or program, message) named NAME;
  *                                      a * at its end stands for anything
  *   ...>=N                             at least N, where the schedule decides
- *   processes=N clean=N exec=N killed=N
- * Always: no record lost, no damage (but --incomplete). */
+ *   processes=N clean=N exec=N killed=N lost=N
+ *   A+B=N                              sums of these
+ * Always: no record lost, no damage. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -38,12 +40,13 @@ struct counts {
   char names[OPGAP_MAX_EVENTS][64];
   struct totals totals[OPGAP_MAX_EVENTS];
   unsigned events, processes, clean, exec, killed;
+  uint64_t lost;
 };
 
 static const char *tracer, *before, *after, *base_argument;
 static const char *settings[16];
 static unsigned setting_count;
-static int incomplete, failures;
+static int incomplete, lossy, failures;
 
 static void die(const char *what)
 {
@@ -139,7 +142,8 @@ static void read_trace(const char *path, struct counts *counts, int print)
       printf("process %d parent %d ended %d status %d forked %d records %llu lost %llu: %s\n", info->pid, info->ppid,
              info->ended, info->exit_status, info->forked, (unsigned long long)info->records,
              (unsigned long long)info->lost_records, info->command);
-    if (info->lost_records || info->invalid_records || (!info->complete && !incomplete)) {
+    counts->lost += info->lost_records;
+    if ((info->lost_records && !lossy) || info->invalid_records || (!info->complete && !incomplete)) {
       failures++;
       printf("process %d: lost %llu, invalid %llu, complete %d\n", info->pid, (unsigned long long)info->lost_records,
              (unsigned long long)info->invalid_records, info->complete);
@@ -294,6 +298,8 @@ static uint64_t look_up(struct counts *counts, const char *path, const char *wha
     return counts->exec;
   if (strcmp(name, "killed") == 0)
     return counts->killed;
+  if (strcmp(name, "lost") == 0)
+    return counts->lost;
   char *colon = strchr(name, ':');
   if (colon)
     return count_named(path, name, (size_t)(colon - name), colon + 1, strlen(colon + 1));
@@ -304,6 +310,20 @@ static uint64_t look_up(struct counts *counts, const char *path, const char *wha
   }
   *dot = 0;
   return metric(counts, name, dot + 1);
+}
+
+/* A sum of metrics. */
+static uint64_t add_up(struct counts *counts, const char *path, const char *what, size_t length)
+{
+  uint64_t sum = 0;
+  while (length) {
+    const char *plus = memchr(what, '+', length);
+    size_t part = plus ? (size_t)(plus - what) : length;
+    sum += look_up(counts, path, what, part);
+    what += part + (plus != NULL);
+    length -= part + (plus != NULL);
+  }
+  return sum;
 }
 
 static void expect(struct counts *counts, const char *path, struct counts *base, const char *base_path,
@@ -317,9 +337,9 @@ static void expect(struct counts *counts, const char *path, struct counts *base,
   size_t length = (size_t)(equal - expectation);
   int at_least = length && expectation[length - 1] == '>';
   length -= (size_t)at_least;
-  uint64_t wanted = strtoull(equal + 1, NULL, 0), found = look_up(counts, path, expectation, length);
+  uint64_t wanted = strtoull(equal + 1, NULL, 0), found = add_up(counts, path, expectation, length);
   if (base)
-    found -= look_up(base, base_path, expectation, length);
+    found -= add_up(base, base_path, expectation, length);
   if (at_least ? found < wanted : found != wanted) {
     failures++;
     printf("%.*s is %lld, expected %s%lld\n", (int)length, expectation, (long long)found, at_least ? "at least " : "",
@@ -354,6 +374,8 @@ static char **options(char **at)
       settings[setting_count++] = at[1];
     else if (strcmp(*at, "--incomplete") == 0)
       incomplete = 1, at--;
+    else if (strcmp(*at, "--lossy") == 0)
+      lossy = 1, at--;
     else
       return at;
   }

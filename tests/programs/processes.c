@@ -1,0 +1,188 @@
+/* Life of processes, one way an argument.  write(2) to /dev/null marks who was traced: 7 bytes in the first process,
+ * 11 in a child, 13 in an executed program. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+static int null;
+static char *self;
+
+static void mark(size_t bytes)
+{
+  if (write(null, "0123456789abcdef", bytes) != (ssize_t)bytes)
+    _exit(99);
+}
+
+static int status_of(pid_t pid)
+{
+  int status;
+  while (waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR)
+      return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+static void late(void)
+{
+  mark(3);
+}
+
+/* three children: exit, _exit, SIGKILL */
+static int forks(void)
+{
+  int result = 0;
+  for (int i = 0; i < 3; i++) {
+    pid_t pid = fork();
+    if (pid == 0) {
+      mark(11);
+      if (i == 0)
+        exit(1);
+      if (i == 1)
+        _exit(2);
+      raise(SIGKILL);
+    }
+    result += status_of(pid);
+  }
+  return result == 1 + 2 + 1009 ? 0 : 1;
+}
+
+/* a child of a vfork that changes descriptors, fails to execute, then executes */
+static int vforks(void)
+{
+  volatile int shared = 0;
+  int fd = open("/dev/zero", O_RDONLY);
+  pid_t pid = vfork();
+  if (pid == 0) {
+    shared = 1;
+    close(fd);
+    open("/dev/full", O_RDONLY);
+    execl("/nowhere/at/all", "x", (char *)NULL);
+    if (errno != ENOENT)
+      _exit(9);
+    execl(self, self, "executed", (char *)NULL);
+    _exit(8);
+  }
+  if (pid < 0 || shared != 1 || status_of(pid) != 13)
+    return 1;
+  char byte;
+  if (read(fd, &byte, 1) != 1)
+    return 2;
+  pid = vfork();
+  if (pid == 0)
+    _exit(5);
+  return status_of(pid) == 5 ? 0 : 3;
+}
+
+/* fails, goes on, then executes */
+static int execs(const char *how)
+{
+  char *const argv[] = {self, (char *)(uintptr_t) "executed", NULL};
+  if (execv("/nowhere/at/all", argv) != -1 || errno != ENOENT)
+    return 1;
+  mark(7);
+  if (strcmp(how, "execv") == 0)
+    execv(self, argv);
+  if (strcmp(how, "execve") == 0)
+    execve(self, argv, environ);
+  if (strcmp(how, "execvp") == 0)
+    execvp(self, argv);
+  if (strcmp(how, "execvpe") == 0)
+    execvpe(self, argv, environ);
+  if (strcmp(how, "execl") == 0)
+    execl(self, self, "executed", (char *)NULL);
+  if (strcmp(how, "execlp") == 0)
+    execlp(self, self, "executed", (char *)NULL);
+  if (strcmp(how, "execle") == 0)
+    execle(self, self, "executed", (char *)NULL, environ);
+  if (strcmp(how, "fexecve") == 0)
+    fexecve(open(self, O_RDONLY), argv, environ);
+  return 2;
+}
+
+static int spawns(void)
+{
+  pid_t pid = 0;
+  char *const argv[] = {self, (char *)(uintptr_t) "executed", NULL};
+  if (posix_spawn(&pid, self, NULL, NULL, argv, environ) != 0 || status_of(pid) != 13)
+    return 1;
+  if (posix_spawn(&pid, "/nowhere/at/all", NULL, NULL, argv, environ) != ENOENT)
+    return 2;
+  if (posix_spawnp(NULL, self, NULL, NULL, argv, environ) != 0 || status_of(-1) != 13)
+    return 3;
+  return 0;
+}
+
+static int commands(void)
+{
+  char line[64] = "";
+  if (system("exit 3") != 3 << 8 || system(NULL) == 0)
+    return 1;
+  FILE *f = popen("echo hello", "r");
+  if (f == NULL || fgets(line, sizeof line, f) == NULL || strcmp(line, "hello\n") != 0)
+    return 2;
+  return pclose(f) == 0 ? 0 : 3;
+}
+
+/* a child by a raw system call: shares nothing, its libc knows nothing */
+static int raw_clone(void)
+{
+  long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+  if (pid == 0) {
+    mark(11);
+    _exit(6);
+  }
+  mark(7);
+  return status_of((pid_t)pid) == 6 ? 0 : 1;
+}
+
+static void on_quick(void)
+{
+  mark(5);
+}
+
+int main(int count, char **arguments)
+{
+  self = arguments[0];
+  const char *how = count > 1 ? arguments[1] : "";
+  null = open("/dev/null", O_WRONLY);
+  atexit(late);
+  if (strcmp(how, "executed") == 0) {
+    mark(13);
+    return 13;
+  }
+  if (strcmp(how, "fork") == 0)
+    return forks();
+  if (strcmp(how, "vfork") == 0)
+    return vforks();
+  if (strncmp(how, "exec", 4) == 0 || strcmp(how, "fexecve") == 0)
+    return execs(how);
+  if (strcmp(how, "spawn") == 0)
+    return spawns();
+  if (strcmp(how, "command") == 0)
+    return commands();
+  if (strcmp(how, "clone") == 0)
+    return raw_clone();
+  mark(7);
+  if (strcmp(how, "quick") == 0) {
+    at_quick_exit(on_quick);
+    quick_exit(21);
+  }
+  if (strcmp(how, "_exit") == 0)
+    _exit(22);
+  if (strcmp(how, "_Exit") == 0)
+    _Exit(23);
+  if (strcmp(how, "abort") == 0)
+    abort();
+  if (strcmp(how, "kill") == 0)
+    raise(SIGKILL);
+  return 24;
+}

@@ -1,0 +1,100 @@
+/* Signal handlers that interrupt hooks, jumps out of them, errno. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum { TICKS = 500 };
+static volatile sig_atomic_t ticks;
+static int null, zero;
+static jmp_buf back;
+
+static void on_tick(int signal)
+{
+  (void)signal;
+  int saved = errno;
+  char byte;
+  if (++ticks == TICKS) {
+    struct itimerval stop = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &stop, NULL);
+  }
+  if (read(zero, &byte, 1) != 1 || write(null, "x", 1) != 1)
+    _exit(9);
+  errno = saved;
+}
+
+static void on_alarm(int signal)
+{
+  (void)signal;
+  longjmp(back, 1);
+}
+
+/* Handlers during hooks: every read and write of the TICKS handlers is either recorded or, when it comes in the middle
+ * of a record, counted as lost; none damages another. */
+static int storm(void)
+{
+  struct sigaction action = {.sa_handler = on_tick, .sa_flags = SA_RESTART};
+  sigaction(SIGALRM, &action, NULL);
+  struct itimerval timer = {{0, 200}, {0, 200}};
+  setitimer(ITIMER_REAL, &timer, NULL);
+  char byte;
+  for (int i = 0; ticks < TICKS; i++) {
+    errno = i;
+    if (pread(zero, &byte, 1, 0) != 1 || errno != i)
+      return 1;
+    free(malloc(10));
+  }
+  return 0;
+}
+
+/* A jump out of a blocking read: that span is not there, the next ones are. */
+static int jump(void)
+{
+  int ends[2];
+  char byte = 0;
+  if (pipe(ends) < 0)
+    return 3;
+  struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_NODEFER};
+  sigaction(SIGALRM, &action, NULL);
+  if (setjmp(back) == 0) {
+    ualarm(20000, 0);
+    if (read(ends[0], &byte, 1) != 99)
+      return 4;
+  }
+  return pwrite(null, "abc", 3, 0) == 3 ? 0 : 5;
+}
+
+static void *blocks(void *fd)
+{
+  char byte;
+  return (void *)read(*(int *)fd, &byte, 1);
+}
+
+/* A cancelled read. */
+static int cancel(void)
+{
+  int ends[2];
+  pthread_t t;
+  void *result;
+  if (pipe(ends) < 0 || pthread_create(&t, NULL, blocks, &ends[0]) != 0)
+    return 6;
+  usleep(20000);
+  pthread_cancel(t);
+  return pthread_join(t, &result) == 0 && result == PTHREAD_CANCELED ? 0 : 7;
+}
+
+int main(void)
+{
+  null = open("/dev/null", O_WRONLY);
+  zero = open("/dev/zero", O_RDONLY);
+  int bad = storm();
+  if (!bad)
+    bad = jump();
+  return bad ? bad : cancel();
+}
