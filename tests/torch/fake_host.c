@@ -1,4 +1,5 @@
-/* fake_host LIBRARY MODE: a program that loads the stand-in for torch as Python loads torch, and runs ops.
+/* fake_host LIBRARY MODE: a program that loads the stand-in for torch as Python loads torch, and runs ops.  Built with
+ * FAKE_LINKED it is linked with the stand-in, as a C++ program is with libtorch, and loads nothing.
  *
  *   load     nothing more
  *   ops      three ops inside a user range; the second is nested in the first; then one with sequence number 7
@@ -94,6 +95,7 @@ static int run_fork(void)
   return status;
 }
 
+#ifndef FAKE_LINKED
 static void *idle(void *stop)
 {
   while (!*(volatile int *)stop)
@@ -116,6 +118,7 @@ static void wait_for_callbacks(void)
   stop = 1;
   pthread_join(thread, NULL);
 }
+#endif
 
 int main(int argc, char **argv)
 {
@@ -123,6 +126,11 @@ int main(int argc, char **argv)
     return 2;
   const char *mode = argv[2];
   signal(SIGCHLD, count_child);
+#ifdef FAKE_LINKED
+  begin = fake_begin;
+  end = fake_end;
+  callback_count = fake_callback_count;
+#else
   void *library = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);
   if (library == NULL) {
     fprintf(stderr, "%s\n", dlerror());
@@ -136,6 +144,7 @@ int main(int argc, char **argv)
     wait_for_callbacks();
   else if (dlsym(library, "PyInit__fake") == NULL || errno != 77)
     return 3;
+#endif
   if (child_signals != 0 || waitpid(-1, NULL, __WALL | WNOHANG) != -1 || errno != ECHILD)
     return 4;
   if (strcmp(mode, "threads") == 0)
