@@ -466,8 +466,7 @@ static void free_process(struct process *p)
   free(p->gid);
   free(p->row[0]);
   free(p->row[1]);
-  opgap_map_free(&p->objects.index);
-  VEC_FREE(&p->objects.rows);
+  timeline_free_edges(&p->objects);
   opgap_map_free(&p->pthreads);
   opgap_map_free(&p->live);
   for (int s = 0; s < STEPS_SOURCES; s++)
@@ -494,12 +493,11 @@ static void analysis_free(struct analysis *a)
   opgap_map_free(&a->pipe_writers);
   opgap_map_free(&a->pipe_readers);
   opgap_map_free(&a->next_pipes);
-  opgap_map_free(&a->pipes.index);
+  timeline_free_edges(&a->pipes);
   opgap_strings_free(&a->strings);
   VEC_FREE(&a->ops);
   VEC_FREE(&a->files);
   VEC_FREE(&a->locks);
-  VEC_FREE(&a->pipes.rows);
   VEC_FREE(&a->pending);
   VEC_FREE(&a->children);
   VEC_FREE(&a->notices);

@@ -66,7 +66,7 @@ struct call_sum {
   enum opgap_role role;
   uint8_t flags;
   uint64_t calls, bytes, failed, time_ns;
-  bool estimated;
+  uint64_t untimed, timed, timed_ns; /* untimed: calls without a time of their own */
 };
 struct call_merge {
   struct opgap_map index;
@@ -101,24 +101,36 @@ static void add_thread_hook(struct call_sum *row, const struct thread_hook *h)
     row->time_ns += h->time_ns;
     return;
   }
-  uint64_t calls = difference(h, 0), timed = difference(h, 3), timed_ns = difference(h, 4);
-  uint64_t rest = calls > h->spans ? calls - h->spans : 0;
+  uint64_t calls = difference(h, 0);
   row->calls += calls;
   row->bytes += difference(h, 1);
   row->failed += difference(h, 2);
   row->time_ns += h->span_ns;
-  if (rest > 0) {
-    row->estimated = true;
-    if (timed > 0)
-      row->time_ns += (uint64_t)((double)timed_ns / (double)timed * (double)rest);
-  }
+  row->untimed += calls > h->spans ? calls - h->spans : 0;
+  row->timed += difference(h, 3);
+  row->timed_ns += difference(h, 4);
+}
+
+/* Calls that were only counted took what the timed ones among them took on average. */
+static uint64_t time_of(const struct call_sum *row)
+{
+  if (row->untimed == 0)
+    return row->time_ns;
+  if (row->timed == 0)
+    return OPGAP_UNKNOWN;
+  return row->time_ns + (uint64_t)((double)row->timed_ns / (double)row->timed * (double)row->untimed);
+}
+
+static uint64_t known(uint64_t figure)
+{
+  return figure == OPGAP_UNKNOWN ? 0 : figure;
 }
 
 static int by_time(const void *left, const void *right)
 {
   const struct opgap_sum_call *l = left, *r = right;
-  if (l->time_ns != r->time_ns)
-    return l->time_ns < r->time_ns ? 1 : -1;
+  if (known(l->time_ns) != known(r->time_ns))
+    return known(l->time_ns) < known(r->time_ns) ? 1 : -1;
   int order = strcmp(l->name, r->name);
   return order ? order : (int)l->role - (int)r->role;
 }
@@ -149,8 +161,8 @@ void calls_finish(struct analysis *a)
                                                         .calls = row->calls,
                                                         .bytes = row->bytes,
                                                         .failed = row->failed,
-                                                        .time_ns = row->time_ns,
-                                                        .estimated = row->estimated};
+                                                        .time_ns = time_of(row),
+                                                        .estimated = row->untimed > 0};
   }
   if (s->call_count)
     qsort(s->calls, s->call_count, sizeof *s->calls, by_time);

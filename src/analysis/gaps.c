@@ -11,7 +11,7 @@ const char *opgap_cause_name(enum opgap_cause cause)
 {
   static const char *const names[OPGAP_CAUSE_COUNT] = {
       "data loading",  "communication",      "synchronisation", "lock",  "file I/O",
-      "allocation",    "GIL",                "framework ops",   "python between ops",
+      "allocation",    "GIL",                "framework ops",   "code between ops",
       "device dependency or launch latency", "run queue",       "cgroup throttling",
       "blocked outside hooks",               "sleep",           "child process", "start-up", "unknown"};
   return names[cause];

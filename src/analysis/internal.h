@@ -74,6 +74,8 @@ enum name_flag {
 /* A call in a thread's recent past. */
 struct past_call {
   uint64_t start, end, object; /* object: gid when named, else an address */
+  uint64_t woken;              /* when the thread `waker` ended this wait on an address */
+  uint32_t waker;              /* + 1; 0: not known */
   uint16_t event;
   uint8_t depth;
   bool named;
@@ -127,10 +129,11 @@ struct edge {
   uint64_t start, end;
   uint32_t thread; /* index into analysis.threads */
 };
-#define EDGES 8u
+#define OBJECT_EDGES 8u /* asked when the wait's record comes */
+#define PIPE_EDGES 64u  /* asked SETTLE_NS later: the write may end after the read that it woke */
 struct edges { /* the last ones on an object, a ring */
-  struct edge at[EDGES];
-  uint32_t next;
+  struct edge *at;
+  uint32_t next, room;
 };
 struct edge_table { /* by object */
   struct opgap_map index; /* (object, 0) -> rows + 1 */
@@ -366,6 +369,7 @@ size_t timeline_ops_from(const struct thread *t, uint64_t time);
 /* Who ended the wait `call` of thread t: fills *edge, or returns false. */
 bool timeline_waker(struct analysis *a, const struct thread *t, const struct past_call *call, struct edge *edge);
 void timeline_free(struct thread *t);
+void timeline_free_edges(struct edge_table *table);
 
 /* blame.c: explains [start, end) of thread t as a part of a gap of thread `own` */
 void blame_thread(struct analysis *a, const struct thread *own, struct thread *t, uint64_t start, uint64_t end,

@@ -28,6 +28,13 @@ static void vote(struct lock_row *row, uint32_t holder, uint64_t ns)
   }
 }
 
+/* Who let the lock go: the timeline has just seen this wait. */
+static uint32_t holder_of(const struct thread *t, const struct opgap_record *r)
+{
+  const struct past_call *last = t->calls.count ? RING_AT(&t->calls, t->calls.count - 1) : NULL;
+  return last != NULL && last->end == r->end_ns && last->object == r->field[0] ? last->waker : 0;
+}
+
 void locks_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r)
 {
   if (a->locks.count >= LOCK_LIMIT && opgap_map_get(&a->lock_index, r->field[0], t->process) == 0)
@@ -45,10 +52,9 @@ void locks_add(struct analysis *a, struct thread *t, const struct hook *hook, co
     *seen = 1;
     row->threads++;
   }
-  struct past_call wait = {.start = r->start_ns, .end = r->end_ns, .object = r->field[0], .event = r->event};
-  struct edge edge;
-  if (timeline_waker(a, t, &wait, &edge))
-    vote(row, edge.thread + 1, ns);
+  uint32_t holder = holder_of(t, r);
+  if (holder != 0)
+    vote(row, holder, ns);
 }
 
 static int by_wait(const void *left, const void *right)

@@ -143,11 +143,16 @@ static struct opgap_sum_op *merged_row(struct analysis *a, struct op_merge *m, c
   return &m->rows.at[*index - 1];
 }
 
+static uint64_t known(uint64_t figure)
+{
+  return figure == OPGAP_UNKNOWN ? 0 : figure;
+}
+
 static int by_self_cpu(const void *left, const void *right)
 {
   const struct opgap_sum_op *l = left, *r = right;
-  if (l->self_cpu_ns != r->self_cpu_ns)
-    return l->self_cpu_ns < r->self_cpu_ns ? 1 : -1;
+  if (known(l->self_cpu_ns) != known(r->self_cpu_ns))
+    return known(l->self_cpu_ns) < known(r->self_cpu_ns) ? 1 : -1;
   if (l->self_gpu_ns != r->self_gpu_ns)
     return l->self_gpu_ns < r->self_gpu_ns ? 1 : -1;
   int order = strcmp(l->name, r->name);

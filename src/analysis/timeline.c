@@ -30,15 +30,30 @@ static void ring_grow(void *at_pointer, size_t *first, size_t *room, size_t size
   *room = larger;
 }
 
-static struct edges *edges_make(struct edge_table *table, uint64_t object)
+static void edges_clear(struct edge_table *table)
 {
-  if (table->rows.count >= OBJECT_LIMIT && opgap_map_get(&table->index, object, 0) == 0) {
-    opgap_map_clear(&table->index);
-    table->rows.count = 0;
-  }
+  opgap_map_clear(&table->index);
+  for (size_t i = 0; i < table->rows.count; i++)
+    free(table->rows.at[i].at);
+  table->rows.count = 0;
+}
+
+void timeline_free_edges(struct edge_table *table)
+{
+  edges_clear(table);
+  opgap_map_free(&table->index);
+  VEC_FREE(&table->rows);
+}
+
+static struct edges *edges_make(struct edge_table *table, uint64_t object, uint32_t room)
+{
+  if (table->rows.count >= OBJECT_LIMIT && opgap_map_get(&table->index, object, 0) == 0)
+    edges_clear(table);
   uint32_t *index = opgap_map_put(&table->index, object, 0);
   if (*index == 0) {
-    (void)VEC_PUSH(&table->rows);
+    struct edges *edges = VEC_PUSH(&table->rows);
+    edges->room = room;
+    edges->at = opgap_xcalloc(room, sizeof *edges->at);
     *index = (uint32_t)table->rows.count;
   }
   return &table->rows.at[*index - 1];
@@ -52,8 +67,29 @@ static const struct edges *edges_find(const struct edge_table *table, uint64_t o
 
 static void add_edge(struct analysis *a, struct edges *edges, const struct thread *t, const struct opgap_record *r)
 {
-  struct edge *edge = &edges->at[edges->next++ % EDGES];
+  struct edge *edge = &edges->at[edges->next++ % edges->room];
   *edge = (struct edge){r->start_ns, r->end_ns, (uint32_t)(t - a->threads)};
+}
+
+static bool latest_edge(const struct edges *edges, uint32_t self, uint64_t start, uint64_t end, struct edge *found)
+{
+  bool any = false;
+  for (unsigned i = 0; i < edges->room; i++) {
+    const struct edge *e = &edges->at[i];
+    if (e->end == 0 || e->thread == self || e->end < start || e->start > end)
+      continue;
+    if (!any || e->start > found->start)
+      *found = *e;
+    any = true;
+  }
+  return any;
+}
+
+/* Wake-ups are stamped before they take effect, so the edge is there when the wait's record comes. */
+static bool object_waker(struct analysis *a, const struct thread *t, const struct past_call *call, struct edge *edge)
+{
+  const struct edges *edges = edges_find(&a->processes[t->process].objects, call->object);
+  return edges != NULL && latest_edge(edges, (uint32_t)(t - a->threads), call->start, call->end, edge);
 }
 
 void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
@@ -61,9 +97,9 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
 {
   struct process *p = &a->processes[t->process];
   if (hook->flags & OPGAP_EVENT_EDGE && !named)
-    add_edge(a, edges_make(&p->objects, object), t, r);
+    add_edge(a, edges_make(&p->objects, object, OBJECT_EDGES), t, r);
   if (named && hook->verb == VERB_WRITE && analysis_name_flags(a, (uint32_t)object) & NAME_PIPE) {
-    add_edge(a, edges_make(&a->pipes, object), t, r);
+    add_edge(a, edges_make(&a->pipes, object, PIPE_EDGES), t, r);
     *opgap_map_put(&a->pipe_writers, object, t->process) = 1;
   }
   if (named && hook->verb == VERB_READ && analysis_name_flags(a, (uint32_t)object) & NAME_PIPE)
@@ -71,7 +107,13 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
   if (r->start_ns == r->end_ns)
     return;
   struct past_call *past = RING_PUSH(&t->calls);
-  *past = (struct past_call){r->start_ns, r->end_ns, object, r->event, r->depth, named};
+  *past = (struct past_call){
+      .start = r->start_ns, .end = r->end_ns, .object = object, .event = r->event, .depth = r->depth, .named = named};
+  struct edge edge;
+  if (!named && hook->flags & OPGAP_EVENT_BLOCKING && object_waker(a, t, past, &edge)) {
+    past->waker = edge.thread + 1;
+    past->woken = edge.start;
+  }
 }
 
 /* Keeps outermost ops only: an op takes the place of those inside it. */
@@ -112,23 +154,6 @@ size_t timeline_ops_from(const struct thread *t, uint64_t time)
   return RING_FROM(&t->ops, time);
 }
 
-/* The wake-up is stamped before it takes effect, a little later at most when its thread was preempted there. */
-#define EDGE_SLACK_NS 200000ull
-
-static bool latest_edge(const struct edges *edges, uint32_t self, uint64_t start, uint64_t end, struct edge *found)
-{
-  bool any = false;
-  for (unsigned i = 0; i < EDGES; i++) {
-    const struct edge *e = &edges->at[i];
-    if (e->end == 0 || e->thread == self || e->end < start || e->start > end)
-      continue;
-    if (!any || e->start > found->start)
-      *found = *e;
-    any = true;
-  }
-  return any;
-}
-
 /* The read that follows a poll on the same thread tells what was polled. */
 static uint32_t polled_pipe(struct analysis *a, const struct thread *t, const struct past_call *call)
 {
@@ -158,20 +183,17 @@ bool timeline_waker(struct analysis *a, const struct thread *t, const struct pas
 {
   const struct process *p = &a->processes[t->process];
   enum verb verb = (enum verb)p->hooks[call->event].verb;
-  uint32_t self = (uint32_t)(t - a->threads);
   if (verb == VERB_JOIN)
     return joined_thread(a, t, call, edge);
-  const struct edges *edges;
-  uint64_t slack = EDGE_SLACK_NS;
-  if (call->named || verb == VERB_POLL) {
-    bool pipe = call->named && analysis_name_flags(a, (uint32_t)call->object) & NAME_PIPE;
-    edges = edges_find(&a->pipes, pipe ? call->object : verb == VERB_POLL ? polled_pipe(a, t, call) : 0);
-    slack = 0; /* a write begins before its bytes arrive */
-  } else {
-    edges = edges_find(&p->objects, call->object);
+  if (call->waker != 0) {
+    *edge = (struct edge){call->woken, call->woken, call->waker - 1};
+    return true;
   }
-  return edges != NULL && (latest_edge(edges, self, call->start, call->end, edge) ||
-                           (slack && latest_edge(edges, self, call->end, call->end + slack, edge)));
+  if (!call->named && verb != VERB_POLL)
+    return false;
+  bool pipe = call->named && analysis_name_flags(a, (uint32_t)call->object) & NAME_PIPE;
+  const struct edges *edges = edges_find(&a->pipes, pipe ? call->object : verb == VERB_POLL ? polled_pipe(a, t, call) : 0);
+  return edges != NULL && latest_edge(edges, (uint32_t)(t - a->threads), call->start, call->end, edge);
 }
 
 void timeline_free(struct thread *t)

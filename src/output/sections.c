@@ -57,12 +57,12 @@ static void op_row(struct table *table, const struct opgap_sum_op *op, uint64_t 
   table_time(table, op->self_cpu_ns, op->estimated);
   table_share(table, op->total_cpu_ns, self_cpu);
   table_time(table, op->total_cpu_ns, op->estimated);
-  table_time(table, op->calls ? op->total_cpu_ns / op->calls : 0, op->estimated);
+  table_average(table, op->total_cpu_ns, op->calls, op->estimated);
   if (gpu) {
     table_time(table, op->self_gpu_ns, false);
     table_share(table, op->self_gpu_ns, self_gpu);
     table_time(table, op->total_gpu_ns, false);
-    table_time(table, op->calls ? op->total_gpu_ns / op->calls : 0, false);
+    table_average(table, op->total_gpu_ns, op->calls, false);
   }
   table_time(table, op->blocked_ns, false);
   table_count(table, op->alloc_count);
@@ -99,7 +99,7 @@ size_t section_calls(struct table *table, const struct opgap_summary *s, const s
     table_cell(table, call->name);
     table_cell(table, opgap_role_name(call->role));
     table_time(table, call->time_ns, call->estimated);
-    table_time(table, call->calls ? call->time_ns / call->calls : 0, call->estimated);
+    table_average(table, call->time_ns, call->calls, call->estimated);
     table_count(table, call->calls);
     table_bytes(table, call->bytes);
     table_count(table, call->failed);

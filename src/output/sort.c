@@ -61,13 +61,13 @@ static uint64_t key(const struct opgap_sum_op *op, enum opgap_sort sort)
 {
   switch (sort) {
   case OPGAP_SORT_TOTAL_CPU:
-    return op->total_cpu_ns;
+    return known(op->total_cpu_ns);
   case OPGAP_SORT_AVERAGE:
-    return op->calls ? op->total_cpu_ns / op->calls : 0;
+    return op->calls ? known(op->total_cpu_ns) / op->calls : 0;
   case OPGAP_SORT_CALLS:
     return op->calls;
   case OPGAP_SORT_BLOCKED:
-    return op->blocked_ns;
+    return known(op->blocked_ns);
   case OPGAP_SORT_ALLOCS:
     return known(op->alloc_count);
   case OPGAP_SORT_ALLOC_BYTES:
@@ -77,7 +77,7 @@ static uint64_t key(const struct opgap_sum_op *op, enum opgap_sort sort)
   case OPGAP_SORT_TOTAL_GPU:
     return known(op->total_gpu_ns);
   default:
-    return op->self_cpu_ns;
+    return known(op->self_cpu_ns);
   }
 }
 

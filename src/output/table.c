@@ -111,7 +111,12 @@ void table_time(struct table *table, uint64_t ns, bool estimated)
 {
   char text[32];
   text_time(text, sizeof text, ns);
-  table_format(table, "%s%s", estimated ? "~" : "", text);
+  table_format(table, "%s%s", estimated && ns != OPGAP_UNKNOWN ? "~" : "", text);
+}
+
+void table_average(struct table *table, uint64_t ns, uint64_t count, bool estimated)
+{
+  table_time(table, ns == OPGAP_UNKNOWN || count == 0 ? OPGAP_UNKNOWN : ns / count, estimated);
 }
 
 void table_bytes(struct table *table, uint64_t bytes)
