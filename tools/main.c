@@ -7,7 +7,6 @@
 static const struct opgap_command commands[] = {
     {"record", "run a program and trace it", opgap_cmd_record},
     {"report", "hot ops, idle gaps and their causes, the verdict", opgap_cmd_report},
-    {"report", "where the time of a trace went: hot ops, idle gaps and their causes, the verdict", opgap_cmd_report},
     {"info", "what a trace holds, and which functions this build can record", opgap_cmd_info},
     {"doctor", "check whether programs can be traced on this machine", opgap_cmd_doctor},
 };
