@@ -52,52 +52,60 @@ static void note_event(struct opgap_thread *thread, unsigned id, uint64_t at, co
   opgap_hook_end_at(thread, id, at, at, OPGAP_ADDRESS(block), value, status);
 }
 
-/* Failures, one timed call in OPGAP_TIME_EVERY, spans of large blocks.  `id` and `counter` are the hook's; the call
- * itself has been counted, without its bytes. */
-static void note_alloc(struct opgap_thread *thread, unsigned id, unsigned counter, uint64_t start, const void *block,
-                       size_t size, bool failed)
+/* The counted call gave no block: its bytes, counted before it, are taken back. */
+OPGAP_COLD void *note_failed(unsigned counter, size_t size)
+{
+  struct opgap_thread *thread = opgap_known_thread();
+  if (thread) {
+    thread->counters[counter].bytes -= size;
+    opgap_count_failed(thread, counter);
+  }
+  return NULL;
+}
+
+/* One timed call in OPGAP_TIME_EVERY, spans of large blocks, failures.  `id` and `counter` are the hook's; the call and
+ * its bytes have been counted.  Keeps errno. */
+OPGAP_COLD void *note_alloc(unsigned id, unsigned counter, uint64_t start, void *block, size_t size)
 {
   uint64_t end = opgap_ticks();
-  struct opgap_cell *cell = opgap_cell;
-  if (opgap_unlikely(cell == NULL || cell->thread != thread))
-    return;
+  struct opgap_thread *thread = opgap_known_thread();
+  if (thread == NULL)
+    return block;
   opgap_count_time(thread, counter, end - start);
-  if (failed)
-    opgap_count_failed(thread, counter);
-  else
-    thread->counters[counter].bytes += size;
+  if (block == NULL)
+    note_failed(counter, size);
   if (size >= opgap_settings->min_alloc)
-    opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(block), failed ? 0 : size, failed ? ENOMEM : 0);
+    opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(block), block ? size : 0, block ? 0 : ENOMEM);
   else if (opgap_alloc_threshold == 0)
-    note_event(thread, id, end, block, failed ? 0 : size, failed ? ENOMEM : 0);
-}
-
-/* The shape of every allocating hook.  `call` is the real call, a pointer; `size` what was asked for.  The common way
- * knows only afterwards whether the call failed, so bytes are added when it did not. */
-#define ALLOC_HOOK(name, alignment, size, call)                                                                        \
-  struct opgap_thread *thread = OPGAP_ENTER(alloc);                                                                    \
-  if (opgap_unlikely(thread == NULL))                                                                                  \
-    return OPGAP_BOUND(name) ? call : bootstrap_alloc(alignment, size);                                                \
-  uint64_t calls = opgap_count(thread, OPGAP_COUNTER_##name, 0);                                                       \
-  if (opgap_unlikely((size) >= opgap_alloc_threshold || calls % OPGAP_TIME_EVERY == 0)) {                              \
-    uint64_t start = opgap_ticks();                                                                                    \
-    void *block = call;                                                                                                \
-    int error = errno;                                                                                                 \
-    note_alloc(thread, OPGAP_HOOK_ID_##name, OPGAP_COUNTER_##name, start, block, size, block == NULL);                 \
-    errno = error;                                                                                                     \
-    return block;                                                                                                      \
-  }                                                                                                                    \
-  void *block = call;                                                                                                  \
-  if (opgap_unlikely(block == NULL))                                                                                   \
-    opgap_count_failed(thread, OPGAP_COUNTER_##name);                                                                  \
-  else                                                                                                                 \
-    thread->counters[OPGAP_COUNTER_##name].bytes += (size);                                                            \
+    note_event(thread, id, end, block, block ? size : 0, block ? 0 : ENOMEM);
   return block;
-
-OPGAP_EXPORT void *malloc(size_t size)
-{
-  ALLOC_HOOK(malloc, 16, size, opgap_real.malloc(size))
 }
+
+/* The shape of every allocating hook, from `params` with `args`.  `size`: what is asked for.  The common way counts,
+ * calls, and tests the result; everything else is out of line. */
+#define ALLOC_HOOK(name, params, args, alignment, size)                                                                \
+  OPGAP_COLD void *name##_slow params                                                                                  \
+  {                                                                                                                    \
+    struct opgap_thread *thread = OPGAP_ENTER(alloc);                                                                  \
+    if (thread == NULL)                                                                                                \
+      return OPGAP_BOUND(name) ? opgap_real.name args : bootstrap_alloc(alignment, size);                              \
+    opgap_count(thread, OPGAP_COUNTER_##name, size);                                                                   \
+    uint64_t start = opgap_ticks();                                                                                    \
+    void *block = opgap_real.name args;                                                                                \
+    return note_alloc(OPGAP_HOOK_ID_##name, OPGAP_COUNTER_##name, start, block, size);                                 \
+  }                                                                                                                    \
+  OPGAP_EXPORT void *name params                                                                                       \
+  {                                                                                                                    \
+    struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);                                                             \
+    if (opgap_unlikely(thread == NULL || (size) >= opgap_alloc_threshold ||                                            \
+                       (thread->counters[OPGAP_COUNTER_##name].calls + 1) % OPGAP_TIME_EVERY == 0))                    \
+      return name##_slow args;                                                                                         \
+    opgap_count(thread, OPGAP_COUNTER_##name, size);                                                                   \
+    void *block = opgap_real.name args;                                                                                \
+    return opgap_likely(block != NULL) ? block : note_failed(OPGAP_COUNTER_##name, size);                              \
+  }
+
+ALLOC_HOOK(malloc, (size_t size), (size), 16, size)
 
 /* The product of two sizes, or SIZE_MAX, which no allocator grants. */
 static inline size_t product(size_t count, size_t size)
@@ -106,21 +114,11 @@ static inline size_t product(size_t count, size_t size)
   return __builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX : bytes;
 }
 
-OPGAP_EXPORT void *calloc(size_t count, size_t size)
-{
-  size_t bytes = product(count, size);
-  ALLOC_HOOK(calloc, 16, bytes, opgap_real.calloc(count, size))
-}
-
-OPGAP_EXPORT void *aligned_alloc(size_t alignment, size_t size){
-    ALLOC_HOOK(aligned_alloc, alignment, size, opgap_real.aligned_alloc(alignment, size))}
-
-OPGAP_EXPORT void *memalign(size_t alignment,
-                            size_t size){ALLOC_HOOK(memalign, alignment, size, opgap_real.memalign(alignment, size))}
-
-OPGAP_EXPORT void *valloc(size_t size){ALLOC_HOOK(valloc, 4096, size, opgap_real.valloc(size))}
-
-OPGAP_EXPORT void *pvalloc(size_t size){ALLOC_HOOK(pvalloc, 4096, size, opgap_real.pvalloc(size))}
+ALLOC_HOOK(calloc, (size_t count, size_t size), (count, size), 16, product(count, size))
+ALLOC_HOOK(aligned_alloc, (size_t alignment, size_t size), (alignment, size), alignment, size)
+ALLOC_HOOK(memalign, (size_t alignment, size_t size), (alignment, size), alignment, size)
+ALLOC_HOOK(valloc, (size_t size), (size), 4096, size)
+ALLOC_HOOK(pvalloc, (size_t size), (size), 4096, size)
 
 OPGAP_EXPORT int posix_memalign(void **block, size_t alignment, size_t size)
 {
@@ -134,42 +132,39 @@ OPGAP_EXPORT int posix_memalign(void **block, size_t alignment, size_t size)
     *block = early;
     return 0;
   }
-  opgap_count(thread, OPGAP_COUNTER_posix_memalign, 0);
+  opgap_count(thread, OPGAP_COUNTER_posix_memalign, size);
   uint64_t start = opgap_ticks();
   int result = opgap_real.posix_memalign(block, alignment, size);
-  int error = errno;
-  note_alloc(thread, OPGAP_HOOK_ID_posix_memalign, OPGAP_COUNTER_posix_memalign, start, result ? NULL : *block, size,
-             result != 0);
-  errno = error;
+  note_alloc(OPGAP_HOOK_ID_posix_memalign, OPGAP_COUNTER_posix_memalign, start, result ? NULL : *block, size);
   return result;
 }
 
 /* ---- giving back ---- */
 
-static __attribute__((noinline)) void free_event(struct opgap_thread *thread, void *block)
+OPGAP_COLD void free_slow(void *block)
 {
-  opgap_point(thread, OPGAP_HOOK_ID_free, OPGAP_ADDRESS(block), 0, 0); /* before another thread can get the block */
+  if (block == NULL || is_bootstrap(block))
+    return;
+  struct opgap_thread *thread = OPGAP_ENTER(alloc);
+  if (thread == NULL) {
+    if (OPGAP_BOUND(free))
+      opgap_real.free(block);
+    return;
+  }
+  opgap_count(thread, OPGAP_COUNTER_free, 0);
+  if (opgap_alloc_threshold == 0) /* before another thread can get the block */
+    opgap_point(thread, OPGAP_HOOK_ID_free, OPGAP_ADDRESS(block), 0, 0);
   opgap_real.free(block);
-}
-
-static __attribute__((noinline)) void free_inactive(void *block)
-{
-  if (!is_bootstrap(block) && OPGAP_BOUND(free))
-    opgap_real.free(block);
 }
 
 OPGAP_EXPORT void free(void *block)
 {
-  struct opgap_thread *thread = OPGAP_ENTER(alloc);
-  if (opgap_unlikely(thread == NULL || block == NULL || is_bootstrap(block))) {
-    free_inactive(block);
+  struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);
+  if (opgap_unlikely(thread == NULL || block == NULL || is_bootstrap(block) || opgap_alloc_threshold == 0)) {
+    free_slow(block);
     return;
   }
-  opgap_count(thread, OPGAP_COUNTER_free, 0);
-  if (opgap_unlikely(opgap_alloc_threshold == 0)) {
-    free_event(thread, block);
-    return;
-  }
+  thread->counters[OPGAP_COUNTER_free].calls++;
   opgap_real.free(block);
 }
 
@@ -185,38 +180,31 @@ static void *bootstrap_realloc(void *block, size_t size)
 }
 
 /* The second record of a resize with OPGAP_ALLOC=events: what became of the block. */
-static void note_moved(struct opgap_thread *thread, unsigned id, unsigned counter, const void *old, const void *fresh,
-                       size_t size, bool failed)
+static void note_moved(unsigned id, unsigned counter, const void *old, const void *fresh, size_t size, bool failed)
 {
-  struct opgap_cell *cell = opgap_cell;
-  if (opgap_unlikely(cell == NULL || cell->thread != thread))
+  struct opgap_thread *thread = opgap_known_thread();
+  if (thread == NULL)
     return;
-  if (failed) {
-    opgap_count_failed(thread, counter);
-    note_event(thread, id, opgap_ticks(), old, 0, ENOMEM);
-    return;
-  }
-  thread->counters[counter].bytes += size;
-  if (fresh)
-    note_event(thread, id, opgap_ticks(), fresh, size, 0);
+  if (failed)
+    note_failed(counter, size);
+  if (failed || fresh)
+    note_event(thread, id, opgap_ticks(), failed ? old : fresh, failed ? 0 : size, failed ? ENOMEM : 0);
 }
 
-/* One resize.  realloc(block, 0) frees (glibc) and returns NULL without failing. */
+/* One resize.  realloc(block, 0) frees (glibc) and returns NULL without failing.  Keeps errno. */
 static void *resize(struct opgap_thread *thread, unsigned id, unsigned counter, void *block, size_t size)
 {
-  opgap_count(thread, counter, 0);
   bool events = opgap_alloc_threshold == 0 && block != NULL;
+  opgap_count(thread, counter, size);
   uint64_t start = opgap_ticks();
   if (events)
     note_event(thread, id, start, block, OPGAP_ALLOC_RELEASED, 0);
   void *fresh = opgap_real.realloc(block, size);
-  int error = errno;
-  bool failed = fresh == NULL && !(size == 0 && block != NULL);
+  bool freed = fresh == NULL && size == 0 && block != NULL;
   if (events)
-    note_moved(thread, id, counter, block, fresh, size, failed);
-  else
-    note_alloc(thread, id, counter, start, fresh, size, failed);
-  errno = error;
+    note_moved(id, counter, block, fresh, size, fresh == NULL && !freed);
+  else if (!freed)
+    note_alloc(id, counter, start, fresh, size);
   return fresh;
 }
 

@@ -51,10 +51,13 @@ void *opgap_real_memset(void *to, int byte, size_t size)
   return opgap_likely(opgap_real.memset != NULL) ? opgap_real.memset(to, byte, size) : plain_set(to, byte, size);
 }
 
-/* A copy that is large, or the one of many that is timed. */
-static __attribute__((noinline)) void *slow_move(struct opgap_thread *thread, unsigned id, unsigned counter, void *to,
-                                                 const void *from, size_t size)
+/* A copy that is large, or the one of many that is timed, or the first on its thread, or not recorded. */
+OPGAP_COLD void *slow_move(unsigned id, unsigned counter, void *to, const void *from, size_t size)
 {
+  struct opgap_thread *thread = OPGAP_ENTER(copy);
+  if (thread == NULL)
+    return opgap_real_memmove(to, from, size);
+  opgap_count(thread, counter, size);
   uint64_t start = opgap_ticks();
   opgap_real.memmove(to, from, size);
   uint64_t end = opgap_ticks();
@@ -64,8 +67,12 @@ static __attribute__((noinline)) void *slow_move(struct opgap_thread *thread, un
   return to;
 }
 
-static __attribute__((noinline)) void *slow_set(struct opgap_thread *thread, void *to, int byte, size_t size)
+OPGAP_COLD void *slow_set(void *to, int byte, size_t size)
 {
+  struct opgap_thread *thread = OPGAP_ENTER(copy);
+  if (thread == NULL)
+    return opgap_real_memset(to, byte, size);
+  opgap_count(thread, OPGAP_COUNTER_memset, size);
   uint64_t start = opgap_ticks();
   opgap_real.memset(to, byte, size);
   uint64_t end = opgap_ticks();
@@ -75,45 +82,46 @@ static __attribute__((noinline)) void *slow_set(struct opgap_thread *thread, voi
   return to;
 }
 
-static inline __attribute__((always_inline)) void *move(unsigned id, unsigned counter, void *to, const void *from,
-                                                        size_t size)
+/* Counts a small copy; false: take the slow way. */
+static inline __attribute__((always_inline)) bool count_small(unsigned counter, size_t size)
 {
-  struct opgap_thread *thread = OPGAP_ENTER(copy);
-  if (opgap_unlikely(thread == NULL))
-    return opgap_real_memmove(to, from, size);
-  if (opgap_unlikely((opgap_count(thread, counter, size) % OPGAP_TIME_EVERY == 0) | (size >= opgap_copy_threshold)))
-    return slow_move(thread, id, counter, to, from, size);
-  return opgap_real.memmove(to, from, size);
+  struct opgap_thread *thread = OPGAP_ENTER_FAST(copy);
+  if (opgap_unlikely(thread == NULL || size >= opgap_copy_threshold ||
+                     (thread->counters[counter].calls + 1) % OPGAP_TIME_EVERY == 0))
+    return false;
+  opgap_count(thread, counter, size);
+  return true;
 }
+
+#define MOVE(name, to, from, size)                                                                                     \
+  (opgap_likely(count_small(OPGAP_COUNTER_##name, size))                                                               \
+       ? opgap_real.memmove(to, from, size)                                                                            \
+       : slow_move(OPGAP_HOOK_ID_##name, OPGAP_COUNTER_##name, to, from, size))
 
 OPGAP_EXPORT void *memcpy(void *to, const void *from, size_t size)
 {
-  return move(OPGAP_HOOK_ID_memcpy, OPGAP_COUNTER_memcpy, to, from, size);
+  return MOVE(memcpy, to, from, size);
 }
 
 OPGAP_EXPORT void *memmove(void *to, const void *from, size_t size)
 {
-  return move(OPGAP_HOOK_ID_memmove, OPGAP_COUNTER_memmove, to, from, size);
+  return MOVE(memmove, to, from, size);
 }
 
 OPGAP_EXPORT void *mempcpy(void *to, const void *from, size_t size)
 {
-  return (char *)move(OPGAP_HOOK_ID_mempcpy, OPGAP_COUNTER_mempcpy, to, from, size) + size;
+  return (char *)MOVE(mempcpy, to, from, size) + size;
 }
 
 OPGAP_EXPORT void *__mempcpy(void *to, const void *from, size_t size)
 {
-  return (char *)move(OPGAP_HOOK_ID_mempcpy, OPGAP_COUNTER_mempcpy, to, from, size) + size;
+  return (char *)MOVE(mempcpy, to, from, size) + size;
 }
 
 OPGAP_EXPORT void *memset(void *to, int byte, size_t size)
 {
-  struct opgap_thread *thread = OPGAP_ENTER(copy);
-  if (opgap_unlikely(thread == NULL))
-    return opgap_real_memset(to, byte, size);
-  if (opgap_unlikely((opgap_count(thread, OPGAP_COUNTER_memset, size) % OPGAP_TIME_EVERY == 0) |
-                     (size >= opgap_copy_threshold)))
-    return slow_set(thread, to, byte, size);
+  if (opgap_unlikely(!count_small(OPGAP_COUNTER_memset, size)))
+    return slow_set(to, byte, size);
   return opgap_real.memset(to, byte, size);
 }
 
@@ -123,21 +131,21 @@ OPGAP_EXPORT void *__memcpy_chk(void *to, const void *from, size_t size, size_t 
 {
   if (opgap_unlikely(size > room) && OPGAP_BOUND(__memcpy_chk))
     return opgap_real.__memcpy_chk(to, from, size, room);
-  return move(OPGAP_HOOK_ID_memcpy, OPGAP_COUNTER_memcpy, to, from, size);
+  return MOVE(memcpy, to, from, size);
 }
 
 OPGAP_EXPORT void *__memmove_chk(void *to, const void *from, size_t size, size_t room)
 {
   if (opgap_unlikely(size > room) && OPGAP_BOUND(__memmove_chk))
     return opgap_real.__memmove_chk(to, from, size, room);
-  return move(OPGAP_HOOK_ID_memmove, OPGAP_COUNTER_memmove, to, from, size);
+  return MOVE(memmove, to, from, size);
 }
 
 OPGAP_EXPORT void *__mempcpy_chk(void *to, const void *from, size_t size, size_t room)
 {
   if (opgap_unlikely(size > room) && OPGAP_BOUND(__mempcpy_chk))
     return opgap_real.__mempcpy_chk(to, from, size, room);
-  return (char *)move(OPGAP_HOOK_ID_mempcpy, OPGAP_COUNTER_mempcpy, to, from, size) + size;
+  return (char *)MOVE(mempcpy, to, from, size) + size;
 }
 
 OPGAP_EXPORT void *__memset_chk(void *to, int byte, size_t size, size_t room)
