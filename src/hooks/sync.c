@@ -2,16 +2,23 @@
  *
  * Context   any, see hooks.h.
  * Method    The try function first: if it takes the lock, the call is over.  If it reports that the lock is busy, the
- *           real call is made and timed.  Any other result, and all errors, are left to the real call, so what comes
- *           back is what the plain call would have given for every type of lock.  EOWNERDEAD takes the lock. */
+ *           real call is made and timed.  Any other result is left to the real call, so what comes back is what the
+ *           plain call would have given for every type of lock. */
 #include "hooks/hooks.h"
 
-static void note_wait(struct opgap_thread *thread, unsigned id, unsigned counter, uint64_t start, uint64_t lock,
-                      uint64_t holder, uint32_t status)
+OPGAP_COLD void note_failed(unsigned counter)
+{
+  struct opgap_thread *thread = opgap_known_thread();
+  if (thread)
+    opgap_count_failed(thread, counter);
+}
+
+OPGAP_COLD void note_wait(unsigned id, unsigned counter, uint64_t start, uint64_t lock, uint64_t holder,
+                          uint32_t status)
 {
   uint64_t end = opgap_ticks();
-  struct opgap_cell *cell = opgap_cell;
-  if (opgap_unlikely(cell == NULL || cell->thread != thread))
+  struct opgap_thread *thread = opgap_known_thread();
+  if (thread == NULL)
     return;
   if (status && status != EOWNERDEAD)
     opgap_count_failed(thread, counter);
@@ -28,34 +35,55 @@ static inline bool is_clock(clockid_t clock)
   return clock == CLOCK_REALTIME || clock == CLOCK_MONOTONIC;
 }
 
-/* valid: false leaves the call to the real function, which has something to say about its arguments.
- * taken: the try function's result; busy: that it reports a busy lock; owner: who holds it; status: of `result`. */
-#define LOCK_HOOK(name, params, args, lock, valid, taken, busy, owner, status)                                         \
-  OPGAP_EXPORT int name params                                                                                         \
+/* Three functions a lock.  The hook itself takes the common way: a free lock.  name_slow is for the first call on a
+ * thread, the one of many that is timed, and what is not recorded.  name_rest is the real call, after counting.
+ *
+ * valid: false leaves the call to the real function, which has something to say about its arguments.
+ * tries: the real try function; taken: its result; busy: the one that means the lock is busy; owner: who holds it;
+ * status: the error in `result`. */
+#define LOCK_HOOK(name, params, args, lock, valid, tries, taken, busy, owner, status)                                  \
+  OPGAP_COLD int name##_rest params                                                                                    \
   {                                                                                                                    \
-    struct opgap_thread *thread = OPGAP_ENTER(sync);                                                                   \
-    if (opgap_unlikely(thread == NULL || opgap_real.name == NULL))                                                     \
-      return OPGAP_BOUND(name) ? opgap_real.name args : OPGAP_MISSING(int);                                            \
-    uint64_t calls = opgap_count(thread, OPGAP_COUNTER_##name, 0);                                                     \
-    uint64_t timed = opgap_unlikely(calls % OPGAP_TIME_EVERY == 0) ? opgap_ticks() : 0;                                \
+    struct opgap_thread *thread = opgap_known_thread();                                                                \
     int result = (valid) ? (taken) : EINVAL;                                                                           \
-    if (opgap_likely(result == 0 || result == EOWNERDEAD)) {                                                           \
-      if (opgap_unlikely(timed))                                                                                       \
-        opgap_count_time(thread, OPGAP_COUNTER_##name, opgap_ticks() - timed);                                         \
-      return result;                                                                                                   \
-    }                                                                                                                  \
-    if (result != (busy)) { /* not tried, or an error */                                                               \
+    if (result == 0)                                                                                                   \
+      return 0;                                                                                                        \
+    if (result != (busy) || thread == NULL) { /* not tried, or an error */                                             \
       result = opgap_real.name args;                                                                                   \
       if (result != 0 && result != EOWNERDEAD)                                                                         \
-        opgap_count_failed(thread, OPGAP_COUNTER_##name);                                                              \
+        note_failed(OPGAP_COUNTER_##name);                                                                             \
       return result;                                                                                                   \
     }                                                                                                                  \
     uint64_t holder = owner;                                                                                           \
     uint64_t start = opgap_call_begin(thread, OPGAP_HOOK_ID_##name, OPGAP_ADDRESS(lock));                              \
     result = opgap_real.name args;                                                                                     \
-    note_wait(thread, OPGAP_HOOK_ID_##name, OPGAP_COUNTER_##name, start, OPGAP_ADDRESS(lock), holder,                  \
-              (uint32_t)(status));                                                                                     \
+    note_wait(OPGAP_HOOK_ID_##name, OPGAP_COUNTER_##name, start, OPGAP_ADDRESS(lock), holder, (uint32_t)(status));     \
     return result;                                                                                                     \
+  }                                                                                                                    \
+  OPGAP_COLD int name##_slow params                                                                                    \
+  {                                                                                                                    \
+    struct opgap_thread *thread = OPGAP_ENTER(sync);                                                                   \
+    if (!OPGAP_BOUND(name))                                                                                            \
+      return OPGAP_MISSING(int);                                                                                       \
+    if (thread == NULL || !OPGAP_BOUND(tries) || !OPGAP_BOUND(pthread_testcancel))                                     \
+      return opgap_real.name args;                                                                                     \
+    opgap_count(thread, OPGAP_COUNTER_##name, 0);                                                                      \
+    uint64_t start = opgap_ticks();                                                                                    \
+    if (!(valid) || (taken) != 0)                                                                                      \
+      return name##_rest args;                                                                                         \
+    opgap_count_time(thread, OPGAP_COUNTER_##name, opgap_ticks() - start);                                             \
+    return 0;                                                                                                          \
+  }                                                                                                                    \
+  OPGAP_EXPORT int name params                                                                                         \
+  {                                                                                                                    \
+    struct opgap_thread *thread = OPGAP_ENTER_FAST(sync);                                                              \
+    if (opgap_unlikely(thread == NULL || opgap_real.tries == NULL || opgap_real.name == NULL || !(valid) ||            \
+                       (thread->counters[OPGAP_COUNTER_##name].calls + 1) % OPGAP_TIME_EVERY == 0))                    \
+      return name##_slow args;                                                                                         \
+    thread->counters[OPGAP_COUNTER_##name].calls++;                                                                    \
+    if (opgap_unlikely((taken) != 0))                                                                                  \
+      return name##_rest args;                                                                                         \
+    return 0;                                                                                                          \
   }
 
 /* The owner's thread id, as glibc keeps it; a hint: it may have changed. */
@@ -76,7 +104,8 @@ static inline int try_mutex(pthread_mutex_t *mutex)
 }
 
 #define MUTEX_HOOK(name, params, args, valid)                                                                          \
-  LOCK_HOOK(name, params, args, mutex, valid, try_mutex(mutex), EBUSY, mutex_owner(mutex), result)
+  LOCK_HOOK(name, params, args, mutex, valid, pthread_mutex_trylock, try_mutex(mutex), EBUSY, mutex_owner(mutex),      \
+            result)
 MUTEX_HOOK(pthread_mutex_lock, (pthread_mutex_t * mutex), (mutex), true)
 MUTEX_HOOK(pthread_mutex_timedlock, (pthread_mutex_t * mutex, const struct timespec *until), (mutex, until),
            is_time(until))
@@ -91,19 +120,30 @@ static inline bool has_waiters(const pthread_mutex_t *mutex)
   return word == 2 || (word & 0x80000000u);
 }
 
-OPGAP_EXPORT int pthread_mutex_unlock(pthread_mutex_t *mutex)
+OPGAP_COLD int unlock_slow(pthread_mutex_t *mutex)
 {
+  if (!OPGAP_BOUND(pthread_mutex_unlock))
+    return OPGAP_MISSING(int);
   struct opgap_thread *thread = OPGAP_ENTER(sync);
-  if (opgap_unlikely(thread == NULL))
-    return OPGAP_BOUND(pthread_mutex_unlock) ? opgap_real.pthread_mutex_unlock(mutex) : OPGAP_MISSING(int);
+  if (thread == NULL)
+    return opgap_real.pthread_mutex_unlock(mutex);
   opgap_count(thread, OPGAP_COUNTER_pthread_mutex_unlock, 0);
-  if (opgap_unlikely(has_waiters(mutex))) /* stamped before, so that it precedes the wake-up */
+  if (has_waiters(mutex)) /* stamped before, so that it precedes the wake-up */
     opgap_point(thread, OPGAP_HOOK_ID_pthread_mutex_unlock, OPGAP_ADDRESS(mutex), 0, 0);
   return opgap_real.pthread_mutex_unlock(mutex);
 }
 
+OPGAP_EXPORT int pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+  struct opgap_thread *thread = OPGAP_ENTER_FAST(sync);
+  if (opgap_unlikely(thread == NULL || has_waiters(mutex)))
+    return unlock_slow(mutex);
+  thread->counters[OPGAP_COUNTER_pthread_mutex_unlock].calls++;
+  return opgap_real.pthread_mutex_unlock(mutex);
+}
+
 #define RWLOCK_HOOK(name, try, params, args, valid)                                                                    \
-  LOCK_HOOK(name, params, args, lock, valid, opgap_real.try(lock), EBUSY, rwlock_owner(lock), result)
+  LOCK_HOOK(name, params, args, lock, valid, try, opgap_real.try(lock), EBUSY, rwlock_owner(lock), result)
 
 /* The writer's thread id, 0 while readers hold it. */
 static inline uint64_t rwlock_owner(const pthread_rwlock_t *lock)
@@ -146,7 +186,7 @@ static inline int try_semaphore(sem_t *sem)
 }
 
 #define SEM_HOOK(name, params, args, valid)                                                                            \
-  LOCK_HOOK(name, params, args, sem, valid, try_semaphore(sem), EAGAIN, 0, result == 0 ? 0 : errno)
+  LOCK_HOOK(name, params, args, sem, valid, sem_trywait, try_semaphore(sem), EAGAIN, 0, result == 0 ? 0 : errno)
 SEM_HOOK(sem_wait, (sem_t * sem), (sem), true)
 SEM_HOOK(sem_timedwait, (sem_t * sem, const struct timespec *until), (sem, until), is_time(until))
 SEM_HOOK(sem_clockwait, (sem_t * sem, clockid_t clock, const struct timespec *until), (sem, clock, until),

@@ -100,7 +100,7 @@ static void *begin_thread(void *context)
 
 void opgap_thread_prepare(void)
 {
-  if (opgap_real.pthread_key_create && opgap_real.pthread_setspecific)
+  if (!end_key_made && opgap_real.pthread_key_create && opgap_real.pthread_setspecific)
     end_key_made = opgap_real.pthread_key_create(&end_key, end_thread) == 0;
 }
 
@@ -115,6 +115,8 @@ OPGAP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attribu
   if (self == NULL)
     return opgap_real.pthread_create(thread, attributes, start, argument);
   opgap_session_threads();
+  if (opgap_unlikely(!end_key_made) && OPGAP_BOUND(pthread_key_create) && OPGAP_BOUND(pthread_setspecific))
+    opgap_thread_prepare(); /* an older glibc whose libpthread was loaded after us */
   struct launch *launch = take_launch();
   if (launch == NULL)
     return opgap_real.pthread_create(thread, attributes, start, argument);
