@@ -15,6 +15,7 @@ struct walk {
   struct causes *causes;
   uint32_t own_process, own_thread;
   unsigned chain;
+  uint32_t file; /* gid of the file that the thread being walked used last; 0: none, or its own thread */
 };
 
 static void walk_thread(struct walk *w, struct thread *t, uint64_t start, uint64_t end);
@@ -34,39 +35,55 @@ static struct cause_row *fallback_row(struct causes *causes, enum opgap_cause ca
   return &causes->at[causes->count - 1];
 }
 
-void blame_add(struct causes *causes, struct cause_key key, uint64_t ns)
+static void add_example(struct cause_row *row, uint32_t example, uint64_t ns)
 {
+  if (example == 0)
+    return;
+  if (row->latest != example) {
+    row->latest = example;
+    row->latest_ns = 0;
+    row->examples++;
+  }
+  row->latest_ns += ns;
+  if (row->latest_ns > row->example_ns) {
+    row->example = example;
+    row->example_ns = row->latest_ns;
+  }
+}
+
+static void add_piece(struct causes *causes, struct cause_key key, uint32_t example, uint64_t ns)
+{
+  struct cause_row *row = NULL;
   if (ns == 0)
     return;
   if (causes->data_loading && key.cause != OPGAP_CAUSE_UNKNOWN)
     key.cause = OPGAP_CAUSE_DATA_LOADING;
-  for (unsigned i = 0; i < causes->count; i++)
-    if (same_key(&causes->at[i].key, &key)) {
-      causes->at[i].ns += ns;
-      return;
-    }
-  if (causes->count < GAP_CAUSES)
-    causes->at[causes->count++] = (struct cause_row){key, ns, 1};
-  else
-    fallback_row(causes, (enum opgap_cause)key.cause)->ns += ns;
+  for (unsigned i = 0; i < causes->count && row == NULL; i++)
+    if (same_key(&causes->at[i].key, &key))
+      row = &causes->at[i];
+  if (row == NULL && causes->count < GAP_CAUSES) {
+    row = &causes->at[causes->count++];
+    *row = (struct cause_row){.key = key, .count = 1};
+  }
+  if (row == NULL)
+    row = fallback_row(causes, (enum opgap_cause)key.cause);
+  row->ns += ns;
+  add_example(row, example, ns);
 }
 
-uint64_t blame_sum(const struct causes *causes)
+void blame_add(struct causes *causes, struct cause_key key, uint64_t ns)
 {
-  uint64_t sum = 0;
-  for (unsigned i = 0; i < causes->count; i++)
-    sum += causes->at[i].ns;
-  return sum;
+  add_piece(causes, key, 0, ns);
 }
 
 static void add(struct walk *w, const struct thread *t, enum opgap_cause cause, enum doing doing, uint32_t name,
-                uint64_t ns)
+                uint32_t example, uint64_t ns)
 {
   uint32_t thread = (uint32_t)(t - w->a->threads);
   struct cause_key key = {.cause = (uint8_t)cause, .doing = (uint8_t)doing, .name = name};
   key.process = t->process == w->own_process ? UINT32_MAX : t->process;
   key.thread = t->main || thread == w->own_thread ? 0 : thread + 1;
-  blame_add(w->causes, key, ns);
+  add_piece(w->causes, key, example, ns);
 }
 
 /* Time outside calls: in framework ops, or between them. */
@@ -80,11 +97,11 @@ static void walk_cpu(struct walk *w, struct thread *t, uint64_t start, uint64_t 
     uint64_t from = op->start > at ? op->start : at, to = op->end < end ? op->end : end;
     if (to <= from)
       continue;
-    add(w, t, OPGAP_CAUSE_PYTHON, DOING_CODE, 0, from - at);
-    add(w, t, OPGAP_CAUSE_DISPATCH, DOING_OP, op->name, to - from);
+    add(w, t, OPGAP_CAUSE_PYTHON, DOING_CODE, 0, w->file, from - at);
+    add(w, t, OPGAP_CAUSE_DISPATCH, DOING_OP, op->name, 0, to - from);
     at = to;
   }
-  add(w, t, OPGAP_CAUSE_PYTHON, DOING_CODE, 0, end - at);
+  add(w, t, OPGAP_CAUSE_PYTHON, DOING_CODE, 0, w->file, end - at);
 }
 
 static enum doing file_doing(enum verb verb)
@@ -118,39 +135,39 @@ static void walk_unexplained(struct walk *w, struct thread *t, const struct hook
   switch (hook->verb) {
   case VERB_MUTEX:
   case VERB_RWLOCK:
-    add(w, t, OPGAP_CAUSE_LOCK, DOING_WAIT, hook->name, ns);
+    add(w, t, OPGAP_CAUSE_LOCK, DOING_WAIT, hook->name, 0, ns);
     break;
   case VERB_COND:
     add(w, t, is_gil(&w->a->processes[t->process], call->object) ? OPGAP_CAUSE_GIL : OPGAP_CAUSE_SYNCHRONISATION,
-        DOING_WAIT, hook->name, ns);
+        DOING_WAIT, hook->name, 0, ns);
     break;
   case VERB_SEM:
   case VERB_BARRIER:
   case VERB_JOIN:
-    add(w, t, OPGAP_CAUSE_SYNCHRONISATION, DOING_WAIT, hook->name, ns);
+    add(w, t, OPGAP_CAUSE_SYNCHRONISATION, DOING_WAIT, hook->name, 0, ns);
     break;
   case VERB_SLEEP:
-    add(w, t, OPGAP_CAUSE_SLEEP, DOING_SLEEP, hook->name, ns);
+    add(w, t, OPGAP_CAUSE_SLEEP, DOING_SLEEP, hook->name, 0, ns);
     break;
   case VERB_CHILD:
-    add(w, t, OPGAP_CAUSE_CHILD, DOING_WAIT, hook->name, ns);
+    add(w, t, OPGAP_CAUSE_CHILD, DOING_WAIT, hook->name, 0, ns);
     break;
   case VERB_CUDA:
-    add(w, t, OPGAP_CAUSE_DEVICE, DOING_GPU, hook->name, ns);
+    add(w, t, OPGAP_CAUSE_DEVICE, DOING_GPU, hook->name, 0, ns);
     break;
   case VERB_CONNECT:
-    add(w, t, OPGAP_CAUSE_COMMUNICATION, DOING_SOCKET, hook->name, ns);
+    add(w, t, OPGAP_CAUSE_COMMUNICATION, DOING_SOCKET, hook->name, 0, ns);
     break;
   case VERB_READ:
   case VERB_WRITE:
   case VERB_POLL:
     if (call->named && strncmp(analysis_text(w->a, (uint32_t)call->object), "pipe:", 5) == 0)
-      add(w, t, OPGAP_CAUSE_SYNCHRONISATION, DOING_WAIT, hook->name, ns);
+      add(w, t, OPGAP_CAUSE_SYNCHRONISATION, DOING_WAIT, hook->name, 0, ns);
     else
-      add(w, t, OPGAP_CAUSE_COMMUNICATION, DOING_SOCKET, hook->name, ns);
+      add(w, t, OPGAP_CAUSE_COMMUNICATION, DOING_SOCKET, hook->name, 0, ns);
     break;
   default:
-    add(w, t, OPGAP_CAUSE_UNKNOWN, DOING_WAIT, hook->name, ns);
+    add(w, t, OPGAP_CAUSE_UNKNOWN, DOING_WAIT, hook->name, 0, ns);
   }
 }
 
@@ -169,13 +186,17 @@ static void walk_woken(struct walk *w, struct thread *t, const struct hook *hook
   uint64_t woken = edge->start < start ? start : edge->start > end ? end : edge->start;
   bool gil = hook->verb == VERB_COND && is_gil(&w->a->processes[t->process], call->object);
   if (gil) {
-    add(w, waker, OPGAP_CAUSE_GIL, DOING_CODE, 0, woken - start);
+    add(w, waker, OPGAP_CAUSE_GIL, DOING_CODE, 0, 0, woken - start);
   } else {
+    /* what the holder did is the detail; the cause is that it held the lock */
+    bool lock = hook->verb == VERB_MUTEX || hook->verb == VERB_RWLOCK;
     w->chain++;
+    w->causes->lock_depth += lock;
     walk_thread(w, waker, start, woken);
+    w->causes->lock_depth -= lock;
     w->chain--;
   }
-  add(w, t, context_cause(hook, gil), DOING_HANDOVER, 0, end - woken);
+  add(w, t, context_cause(hook, gil), DOING_HANDOVER, 0, 0, end - woken);
 }
 
 static void walk_call(struct walk *w, struct thread *t, const struct past_call *call, uint64_t start, uint64_t end)
@@ -183,9 +204,10 @@ static void walk_call(struct walk *w, struct thread *t, const struct past_call *
   const struct hook *hook = &w->a->processes[t->process].hooks[call->event];
   struct edge edge;
   if (call->named && analysis_name_flags(w->a, (uint32_t)call->object) & NAME_FILE)
-    add(w, t, OPGAP_CAUSE_FILE_IO, file_doing((enum verb)hook->verb), (uint32_t)call->object, end - start);
+    add(w, t, OPGAP_CAUSE_FILE_IO, file_doing((enum verb)hook->verb), 0, (uint32_t)call->object,
+        end - start);
   else if (hook->verb == VERB_ALLOC || hook->verb == VERB_FREE)
-    add(w, t, OPGAP_CAUSE_ALLOCATION, DOING_ALLOC, hook->name, end - start);
+    add(w, t, OPGAP_CAUSE_ALLOCATION, DOING_ALLOC, hook->name, 0, end - start);
   else if (!(hook->flags & OPGAP_EVENT_BLOCKING) && hook->verb != VERB_CUDA)
     walk_cpu(w, t, start, end);
   else if (w->chain < MAX_CHAIN && timeline_waker(w->a, t, call, &edge))
@@ -201,13 +223,28 @@ static uint64_t forgotten_until(const struct thread *t, uint64_t start, uint64_t
   return until <= start ? start : until < end ? until : end;
 }
 
+/* The file of the newest of the few calls before entry `i`. */
+static uint32_t file_before(struct analysis *a, const struct thread *t, size_t i)
+{
+  for (unsigned tries = 0; i-- > 0 && tries < 32; tries++) {
+    const struct past_call *call = RING_AT(&t->calls, i);
+    if (call->named && analysis_name_flags(a, (uint32_t)call->object) & NAME_FILE)
+      return (uint32_t)call->object;
+  }
+  return 0;
+}
+
 static void walk_thread(struct walk *w, struct thread *t, uint64_t start, uint64_t end)
 {
+  bool own = (uint32_t)(t - w->a->threads) == w->own_thread;
+  uint32_t outer = w->file;
   if (end <= start)
     return;
   uint64_t at = forgotten_until(t, start, end);
-  add(w, t, OPGAP_CAUSE_UNKNOWN, DOING_FORGOTTEN, 0, at - start);
-  for (size_t i = timeline_calls_from(t, at); i < t->calls.count && at < end; i++) {
+  add(w, t, OPGAP_CAUSE_UNKNOWN, DOING_FORGOTTEN, 0, 0, at - start);
+  size_t first = timeline_calls_from(t, at);
+  w->file = own ? 0 : file_before(w->a, t, first);
+  for (size_t i = first; i < t->calls.count && at < end; i++) {
     const struct past_call *call = RING_AT(&t->calls, i);
     if (call->start >= end)
       break;
@@ -215,48 +252,64 @@ static void walk_thread(struct walk *w, struct thread *t, uint64_t start, uint64
     if (to <= from)
       continue;
     walk_cpu(w, t, at, from);
+    if (!own && call->named && analysis_name_flags(w->a, (uint32_t)call->object) & NAME_FILE)
+      w->file = (uint32_t)call->object;
     walk_call(w, t, call, from, to);
     at = to;
   }
   walk_cpu(w, t, at, end);
+  w->file = outer;
 }
 
 void blame_thread(struct analysis *a, const struct thread *own, struct thread *t, uint64_t start, uint64_t end,
                   struct causes *causes)
 {
-  struct walk w = {a, causes, own->process, (uint32_t)(own - a->threads), 0};
+  struct walk w = {a, causes, own->process, (uint32_t)(own - a->threads), 0, 0};
   walk_thread(&w, t, start, end);
 }
 
-static void phrase_file(char *text, size_t size, const char *verb, const char *name)
+/* "reading /data/1.png and 3 more", "reading files" */
+static void phrase_files(struct analysis *a, const struct cause_row *row, const char *verb, const char *none,
+                         char *text, size_t size)
 {
-  snprintf(text, size, "%s %s", verb, name[0] ? name : "files");
+  if (row->example == 0)
+    snprintf(text, size, "%s%s", verb, none);
+  else if (row->examples > 1)
+    snprintf(text, size, "%s %s and %u more", verb, analysis_text(a, row->example), row->examples - 1);
+  else
+    snprintf(text, size, "%s %s", verb, analysis_text(a, row->example));
 }
 
-static void phrase(struct analysis *a, const struct cause_key *key, char *text, size_t size)
+static void phrase(struct analysis *a, const struct cause_row *row, char *text, size_t size)
 {
-  const char *name = analysis_text(a, key->name);
-  switch ((enum doing)key->doing) {
+  const char *name = analysis_text(a, row->key.name);
+  switch ((enum doing)row->key.doing) {
   case DOING_READ:
-    phrase_file(text, size, "reading", name);
+    phrase_files(a, row, "reading", " files", text, size);
     break;
   case DOING_WRITE:
-    phrase_file(text, size, "writing", name);
+    phrase_files(a, row, "writing", " files", text, size);
     break;
   case DOING_OPEN:
-    phrase_file(text, size, "opening", name);
+    phrase_files(a, row, "opening", " files", text, size);
     break;
   case DOING_FSYNC:
-    phrase_file(text, size, "syncing", name);
+    phrase_files(a, row, "syncing", " files", text, size);
     break;
   case DOING_FILE:
-    phrase_file(text, size, "looking at", name);
+    phrase_files(a, row, "stat, close or map of", " files", text, size);
     break;
   case DOING_OP:
-    snprintf(text, size, "in op %s", name);
+    if (name[0])
+      snprintf(text, size, "in op %s", name);
+    else
+      snprintf(text, size, "in framework ops");
     break;
   case DOING_CODE:
-    snprintf(text, size, "%s", key->cause == OPGAP_CAUSE_DATA_LOADING ? "decoding (own code, no call)" : "own code, no call");
+    if (row->key.cause == OPGAP_CAUSE_DATA_LOADING && row->key.process != UINT32_MAX && row->key.thread == 0)
+      phrase_files(a, row, "decoding or other Python code", "", text, size);
+    else
+      snprintf(text, size, "own code, no call");
     break;
   case DOING_WAIT:
     snprintf(text, size, "in %s, waker not seen", name);
@@ -267,16 +320,15 @@ static void phrase(struct analysis *a, const struct cause_key *key, char *text, 
   case DOING_SLEEP:
     snprintf(text, size, "%s", name);
     break;
-  case DOING_ALLOC:
   case DOING_SOCKET:
+    snprintf(text, size, "in %s on a socket", name);
+    break;
+  case DOING_ALLOC:
   case DOING_GPU:
     snprintf(text, size, "in %s", name);
     break;
   case DOING_LATENCY:
     snprintf(text, size, "from launch to start");
-    break;
-  case DOING_ENDED:
-    snprintf(text, size, "not started or already ended");
     break;
   case DOING_FORGOTTEN:
     snprintf(text, size, "longer ago than the history kept");
@@ -286,29 +338,34 @@ static void phrase(struct analysis *a, const struct cause_key *key, char *text, 
   }
 }
 
+/* The thread of a cause in words: its name, unless that is just the process's. */
+static void thread_words(struct analysis *a, const struct thread *t, char *text, size_t size)
+{
+  const struct process *p = &a->processes[t->process];
+  const char *name = analysis_text(a, t->name);
+  bool same = p->main_thread != UINT32_MAX && a->threads[p->main_thread].name == t->name;
+  if (name[0] && !same)
+    snprintf(text, size, "thread %s", name);
+  else
+    snprintf(text, size, "another thread");
+}
+
 static void who(struct analysis *a, const struct cause_key *key, char *text, size_t size)
 {
   const char *label = key->process == UINT32_MAX ? "" : a->processes[key->process].label;
-  text[0] = '\0';
-  if (key->thread == 0) {
-    snprintf(text, size, "%s", label);
-    return;
-  }
-  const struct thread *t = &a->threads[key->thread - 1];
-  const char *name = analysis_text(a, t->name);
-  if (name[0])
-    snprintf(text, size, "%s%sthread %s", label, label[0] ? " " : "", name);
-  else
-    snprintf(text, size, "%s%sthread %d", label, label[0] ? " " : "", t->tid);
+  char thread[128] = "";
+  if (key->thread != 0)
+    thread_words(a, &a->threads[key->thread - 1], thread, sizeof thread);
+  snprintf(text, size, "%s%s%s", label, label[0] && thread[0] ? ", " : "", thread);
 }
 
-const char *blame_text(struct analysis *a, const struct cause_key *key, uint32_t own_process)
+const char *blame_text(struct analysis *a, const struct cause_row *row, uint32_t own_process)
 {
-  char doing[2048], actor[256];
-  struct cause_key shown = *key;
+  char doing[4096], actor[512];
+  struct cause_key shown = row->key;
   if (shown.process == own_process)
     shown.process = UINT32_MAX;
-  phrase(a, key, doing, sizeof doing);
+  phrase(a, row, doing, sizeof doing);
   who(a, &shown, actor, sizeof actor);
   return opgap_pool_printf(a->pool, "%s%s%s", actor, actor[0] && doing[0] ? ": " : "", doing);
 }

@@ -1,14 +1,17 @@
 /* GPU activity: busy time, idle gaps, kernels as rows, and kernels joined to the ops that launched them.
  *
  * GPU streams are read AHEAD_NS ahead of the threads, so that an op that ends finds the GPU time of its launches.
- * A launch is known by (process, correlation id); its thread is the low half of a pthread_t, which is all that some
- * CUPTI versions give.  Activities are put in order of their start by a heap of HEAP_LIMIT entries a device; what comes
+ * A launch is known by (process, correlation id).  Its thread is a kernel thread id, or with older CUPTIs the low half
+ * of a pthread_t.  Activities are put in order of their start by a heap of HEAP_LIMIT entries a device; what comes
  * later than that is still summed, but finds no gap.
  *
  * A GPU gap ends with a piece of work.  If that was launched before the gap began, the device was the reason
- * (dependency or launch latency); else the host was, up to the launch. */
+ * (dependency or launch latency); else the host was, up to the launch: CUDA calls of its thread by what they are, the
+ * rest by blame.c.  A thread that waited for the device when it went idle could not launch ahead, so the launch latency
+ * that then shows is that synchronisation's. */
 #include "analysis/internal.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,9 +20,14 @@
 #define HTA_THRESHOLD_NS 30000ull
 #define EXPOSED_BATCH 4096u
 
+/* What a CUDA call does to its caller. */
+enum api_kind { API_OTHER, API_SYNCHRONISES, API_ALLOCATES };
+
 struct launch {
   uint64_t start, end, correlation, gpu_ns;
-  uint32_t process, thread; /* thread: low half of its pthread_t */
+  uint32_t process, thread; /* thread: as CUPTI names it */
+  uint32_t name;            /* of the call */
+  uint8_t kind;             /* enum api_kind */
   bool taken;               /* an op has it as its own */
 };
 
@@ -65,12 +73,27 @@ struct gpu_state {
   VEC(struct launch_queue) queues;
   struct opgap_map queue_index; /* (thread, process) -> queue + 1 */
   VEC(struct device) devices;
+  struct opgap_map by_tid;    /* (tid, process) -> thread + 1 */
+  struct opgap_map demangled; /* gid of a kernel's symbol -> gid of its name + 1 */
+  char *(*demangle)(const char *symbol, char *buffer, size_t *size, int *status);
   uint64_t lost, invalid;
 };
+
+/* The C++ runtime has the demangler; where it is not installed, kernels keep their symbols. */
+static void open_demangler(struct gpu_state *g)
+{
+  void *runtime = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
+  if (runtime == NULL)
+    runtime = dlopen("libc++abi.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (runtime != NULL)
+    *(void **)&g->demangle = dlsym(runtime, "__cxa_demangle");
+}
 
 void gpu_open(struct analysis *a)
 {
   a->gpu = opgap_xcalloc(1, sizeof *a->gpu);
+  for (unsigned t = 0; t < a->thread_count; t++)
+    *opgap_map_put(&a->gpu->by_tid, (uint32_t)a->threads[t].tid, a->threads[t].process) = t + 1;
   for (unsigned p = 0; p < a->process_count; p++)
     for (unsigned s = 0; s < a->processes[p].info->stream_count; s++)
       if (a->processes[p].info->streams[s].kind == OPGAP_STREAM_GPU) {
@@ -78,6 +101,15 @@ void gpu_open(struct analysis *a)
         stream->process = p;
         stream->cursor = a->source->cursor_open(a->source->context, p, s);
       }
+  if (a->gpu->streams.count > 0)
+    open_demangler(a->gpu);
+}
+
+/* The thread that CUPTI names so; NULL: none is known by that name. */
+static struct thread *thread_of(struct analysis *a, unsigned process, uint32_t named)
+{
+  uint32_t index = opgap_map_get(&a->gpu->by_tid, named, process);
+  return index ? &a->threads[index - 1] : analysis_pthread(a, process, named);
 }
 
 /* ---- launches ---- */
@@ -159,26 +191,63 @@ static void queue_add(struct gpu_state *g, struct launch_queue *q, uint32_t seri
   q->v.at[i] = serial;
 }
 
+static enum api_kind kind_of(const char *name)
+{
+  static const char *const allocating[] = {"Malloc", "MemAlloc", "HostAlloc", "Free", "HostRegister", "HostUnregister"};
+  for (size_t i = 0; i < sizeof allocating / sizeof *allocating; i++)
+    if (strstr(name, allocating[i]) != NULL && strstr(name, "Async") == NULL)
+      return API_ALLOCATES;
+  if (strstr(name, "Synchronize") != NULL)
+    return API_SYNCHRONISES;
+  bool moves = strstr(name, "Memcpy") != NULL || strstr(name, "Memset") != NULL;
+  return moves && strstr(name, "Async") == NULL ? API_SYNCHRONISES : API_OTHER;
+}
+
 static void add_api(struct analysis *a, unsigned process, const struct opgap_record *r)
 {
   struct gpu_state *g = a->gpu;
   uint32_t serial;
   struct launch *l = launch_make(g, process, r->status, &serial);
-  bool known = l->start != 0;
+  if (l->start != 0) /* the driver's call inside the runtime's: the outer one is what the program made */
+    return;
   l->start = r->start_ns;
   l->end = r->end_ns;
   l->thread = (uint32_t)r->field[1];
-  if (!known)
-    queue_add(g, queue_of(g, process, l->thread, true), serial);
+  l->name = analysis_gid(a, process, r->field[0]);
+  l->kind = (uint8_t)kind_of(analysis_text(a, l->name));
+  queue_add(g, queue_of(g, process, l->thread, true), serial);
   const struct process *p = &a->processes[process];
-  if (p->main_thread != UINT32_MAX && (uint32_t)a->threads[p->main_thread].pthread == l->thread)
+  const struct thread *t = thread_of(a, process, l->thread);
+  if (p->main_thread != UINT32_MAX && t == &a->threads[p->main_thread])
     breakdown_gpu(a, process, OPGAP_CLASS_RUNTIME, r->start_ns, r->end_ns);
+}
+
+/* The first launch of the queue that may end after `time`: calls of one thread do not overlap, but for one inside
+ * another. */
+static size_t queue_from(struct gpu_state *g, const struct launch_queue *q, uint64_t time)
+{
+  size_t low = 0, high = q->v.count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (launch_at(g, q->v.at[middle])->start < time)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low > 0 ? low - 1 : 0;
+}
+
+/* The launches of a thread, whichever way CUPTI names it; NULL: none. */
+static struct launch_queue *queue_of_thread(struct gpu_state *g, const struct thread *t)
+{
+  struct launch_queue *q = queue_of(g, t->process, (uint32_t)t->tid, false);
+  return q != NULL ? q : queue_of(g, t->process, (uint32_t)t->pthread, false);
 }
 
 void gpu_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint64_t *self_ns, uint64_t *total_ns)
 {
   struct gpu_state *g = a->gpu;
-  struct launch_queue *q = g->queues.count ? queue_of(g, t->process, (uint32_t)t->pthread, false) : NULL;
+  struct launch_queue *q = g->queues.count ? queue_of_thread(g, t) : NULL;
   if (q == NULL)
     return;
   while (q->first < q->v.count && !launch_kept(g, q->v.at[q->first]))
@@ -286,7 +355,7 @@ static void add_gap(struct analysis *a, struct device *d, const struct activity 
                     .next = activity->name,
                     .gpu = true};
   if (launched) {
-    struct thread *t = analysis_pthread(a, activity->process, l->thread);
+    struct thread *t = thread_of(a, activity->process, l->thread);
     gap.launch_start = l->start;
     gap.launch_end = l->end;
     gap.thread = t ? (uint32_t)(t - a->threads) : a->processes[activity->process].main_thread;
@@ -344,6 +413,22 @@ static bool is_collective(const char *name)
   return strcasestr(name, "nccl") != NULL || strcasestr(name, "rccl") != NULL;
 }
 
+/* A kernel's name as its source has it. */
+static uint32_t kernel_name(struct analysis *a, uint32_t symbol)
+{
+  const char *text = analysis_text(a, symbol);
+  if (a->gpu->demangle == NULL || strncmp(text, "_Z", 2) != 0)
+    return symbol;
+  uint32_t *known = opgap_map_put(&a->gpu->demangled, symbol, 0);
+  if (*known == 0) {
+    int status = 0;
+    char *name = a->gpu->demangle(text, NULL, NULL, &status);
+    *known = (name != NULL ? analysis_string(a, name) : symbol) + 1;
+    free(name);
+  }
+  return *known - 1;
+}
+
 static void add_row(struct analysis *a, unsigned process, enum opgap_op_kind kind, uint32_t name, uint64_t ns)
 {
   struct op_row *row = ops_row(a, process, kind, name);
@@ -384,7 +469,7 @@ static void add_activity(struct analysis *a, unsigned process, const struct opga
     return;
   }
   struct device *d = device_of(a, process, (uint32_t)r->field[1]);
-  uint32_t name = kernel ? analysis_gid(a, process, r->field[0])
+  uint32_t name = kernel ? kernel_name(a, analysis_gid(a, process, r->field[0]))
                          : analysis_string(a, copy ? copy_name(r->field[4]) : "Memset (Device)");
   enum opgap_class class_ = copy ? OPGAP_CLASS_MEMCPY : kernel ? OPGAP_CLASS_KERNEL : OPGAP_CLASS_MEMSET;
   if (kernel && is_collective(analysis_text(a, name)))
@@ -483,6 +568,45 @@ static void explain_host(struct analysis *a, struct thread *t, uint64_t start, u
   blame_thread(a, t, t, at, end, causes);
 }
 
+static void blame_api(const struct launch *l, uint64_t ns, struct causes *causes)
+{
+  static const struct {
+    uint8_t cause, doing;
+  } of_kind[] = {[API_OTHER] = {OPGAP_CAUSE_DISPATCH, DOING_GPU},
+                 [API_SYNCHRONISES] = {OPGAP_CAUSE_SYNCHRONISATION, DOING_GPU},
+                 [API_ALLOCATES] = {OPGAP_CAUSE_ALLOCATION, DOING_ALLOC}};
+  blame_add(
+      causes,
+      (struct cause_key){
+          .cause = of_kind[l->kind].cause, .doing = of_kind[l->kind].doing, .process = UINT32_MAX, .name = l->name},
+      ns);
+}
+
+/* The host's part: CUDA calls of the thread are causes of their own, the rest is explained.  Returns the call that
+ * synchronised with the device when the interval began, or NULL. */
+static const struct launch *explain_thread(struct analysis *a, struct thread *t, uint64_t start, uint64_t end,
+                                           struct causes *causes)
+{
+  struct launch_queue *q = queue_of_thread(a->gpu, t);
+  const struct launch *waited = NULL;
+  uint64_t at = start;
+  for (size_t i = q != NULL ? queue_from(a->gpu, q, start) : 0; q != NULL && i < q->v.count && at < end; i++) {
+    const struct launch *l = launch_at(a->gpu, q->v.at[i]);
+    uint64_t from = l->start > at ? l->start : at, to = l->end < end ? l->end : end;
+    if (l->start >= end)
+      break;
+    if (!launch_kept(a->gpu, q->v.at[i]) || to <= from)
+      continue;
+    if (l->kind == API_SYNCHRONISES && l->start <= start)
+      waited = l;
+    explain_host(a, t, at, from, causes);
+    blame_api(l, to - from, causes);
+    at = to;
+  }
+  explain_host(a, t, at, end, causes);
+  return waited;
+}
+
 void gpu_explain(struct analysis *a, struct gap *gap)
 {
   struct causes causes = {0};
@@ -493,8 +617,11 @@ void gpu_explain(struct analysis *a, struct gap *gap)
     blame_add(&causes, latency, gap->end - gap->start);
   } else {
     uint64_t launched = gap->launch_start < gap->end ? gap->launch_start : gap->end;
-    explain_host(a, &a->threads[gap->thread], gap->start, launched, &causes);
-    blame_add(&causes, latency, gap->end - launched);
+    const struct launch *waited = explain_thread(a, &a->threads[gap->thread], gap->start, launched, &causes);
+    if (waited != NULL)
+      blame_api(waited, gap->end - launched, &causes);
+    else
+      blame_add(&causes, latency, gap->end - launched);
   }
   gaps_table_add(a, &a->gpu->devices.at[gap->device].gaps, gap, &causes);
 }
@@ -575,6 +702,8 @@ void gpu_close(struct analysis *a)
   VEC_FREE(&g->devices);
   opgap_map_free(&g->by_correlation);
   opgap_map_free(&g->queue_index);
+  opgap_map_free(&g->by_tid);
+  opgap_map_free(&g->demangled);
   free(g->launches);
   free(g);
 }

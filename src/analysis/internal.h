@@ -215,18 +215,20 @@ enum doing {
   DOING_SOCKET,
   DOING_GPU,
   DOING_LATENCY, /* launch to start */
-  DOING_ENDED,   /* before its first or after its last record */
   DOING_FORGOTTEN,
 };
 struct cause_key {
   uint8_t cause, doing;
   uint32_t process; /* UINT32_MAX: the gap's own process */
   uint32_t thread;  /* thread + 1 when it is not the main thread of that process; 0 otherwise */
-  uint32_t name;    /* gid */
+  uint32_t name;    /* gid of an op or a call */
 };
+/* A row also remembers the file that took most of it, as an example: pieces of one file come one after the other. */
 struct cause_row {
   struct cause_key key;
-  uint64_t ns, count;
+  uint32_t example, latest; /* gid; 0: none */
+  uint32_t examples;        /* files seen */
+  uint64_t ns, count, example_ns, latest_ns;
 };
 /* Causes of one gap while it is being explained. */
 #define GAP_CAUSES 48u
@@ -234,6 +236,7 @@ struct causes {
   struct cause_row at[GAP_CAUSES];
   unsigned count;
   bool data_loading; /* inside __next__: all is data loading */
+  unsigned lock_depth; /* > 0: what the holder of a lock did; all is that lock */
 };
 
 struct gap {
@@ -375,8 +378,7 @@ void timeline_free_edges(struct edge_table *table);
 void blame_thread(struct analysis *a, const struct thread *own, struct thread *t, uint64_t start, uint64_t end,
                   struct causes *causes);
 void blame_add(struct causes *causes, struct cause_key key, uint64_t ns);
-uint64_t blame_sum(const struct causes *causes);
-const char *blame_text(struct analysis *a, const struct cause_key *key, uint32_t own_process);
+const char *blame_text(struct analysis *a, const struct cause_row *row, uint32_t own_process);
 
 /* gaps.c */
 void gaps_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
