@@ -42,7 +42,8 @@ static void help(void)
        "  --min-thread-gap TIME  shortest gap of a thread (default: 1ms)\n"
        "  --help              this text\n"
        "\n"
-       "Exit status: 0 done; 2 wrong usage or unreadable trace; 4 printed, but bytes of the trace are damaged or missing.");
+       "Exit status: 0 done; 2 wrong usage or unreadable trace; 4 printed, but bytes of the trace are damaged or "
+       "missing.");
 }
 
 static bool parse_number(const char *text, uint64_t *value)
@@ -88,7 +89,17 @@ static bool parse_steps(const char *text, struct opgap_analysis_options *options
   return good;
 }
 
-enum { OPT_FORMAT = 256, OPT_TABLE, OPT_SORT, OPT_LIMIT, OPT_PROCESS, OPT_STEPS, OPT_MIN_GAP, OPT_MIN_THREAD_GAP, OPT_HELP };
+enum {
+  OPT_FORMAT = 256,
+  OPT_TABLE,
+  OPT_SORT,
+  OPT_LIMIT,
+  OPT_PROCESS,
+  OPT_STEPS,
+  OPT_MIN_GAP,
+  OPT_MIN_THREAD_GAP,
+  OPT_HELP
+};
 
 static const struct option options[] = {{"format", required_argument, NULL, OPT_FORMAT},
                                         {"table", required_argument, NULL, OPT_TABLE},
@@ -118,7 +129,8 @@ static int set_option(struct request *request, int option, const char *value)
   case OPT_TABLE:
     request->table = opgap_csv_parse(value);
     if (request->table == OPGAP_CSV_COUNT)
-      return opgap_usage_error("report", "--table %s: must be ops, calls, files, gaps, steps, processes or locks", value);
+      return opgap_usage_error("report", "--table %s: must be ops, calls, files, gaps, steps, processes or locks",
+                               value);
     return 0;
   case OPT_SORT:
     request->output.sort = opgap_sort_parse(value);
@@ -282,8 +294,9 @@ int opgap_cmd_report(int argc, char **argv)
   if (request.trace == NULL)
     request.trace = newest = opgap_newest_trace(".");
   if (request.trace == NULL)
-    return opgap_fail(OPGAP_EXIT_USAGE, "there is no trace (NAME.opgap) in this folder: give its path, or make one with "
-                                        "opgap record -- PROGRAM");
+    return opgap_fail(OPGAP_EXIT_USAGE,
+                      "there is no trace (NAME.opgap) in this folder: give its path, or make one with "
+                      "opgap record -- PROGRAM");
   struct opgap_trace *trace = opgap_trace_open(request.trace, error, sizeof error);
   if (trace == NULL) {
     code = opgap_fail(OPGAP_EXIT_USAGE, "%s", error);

@@ -171,13 +171,6 @@ static void walk_unexplained(struct walk *w, struct thread *t, const struct hook
   }
 }
 
-static enum opgap_cause context_cause(const struct hook *hook, bool gil)
-{
-  if (gil)
-    return OPGAP_CAUSE_GIL;
-  return hook->verb == VERB_MUTEX || hook->verb == VERB_RWLOCK ? OPGAP_CAUSE_LOCK : OPGAP_CAUSE_SYNCHRONISATION;
-}
-
 /* A wait, clipped to [start, end), ended by another thread. */
 static void walk_woken(struct walk *w, struct thread *t, const struct hook *hook, const struct past_call *call,
                        const struct edge *edge, uint64_t start, uint64_t end)
@@ -196,7 +189,7 @@ static void walk_woken(struct walk *w, struct thread *t, const struct hook *hook
     w->causes->lock_depth -= lock;
     w->chain--;
   }
-  add(w, t, context_cause(hook, gil), DOING_HANDOVER, 0, 0, end - woken);
+  add(w, t, gil ? OPGAP_CAUSE_GIL : OPGAP_CAUSE_RUN_QUEUE, DOING_HANDOVER, 0, 0, end - woken);
 }
 
 static void walk_call(struct walk *w, struct thread *t, const struct past_call *call, uint64_t start, uint64_t end)
@@ -204,8 +197,7 @@ static void walk_call(struct walk *w, struct thread *t, const struct past_call *
   const struct hook *hook = &w->a->processes[t->process].hooks[call->event];
   struct edge edge;
   if (call->named && analysis_name_flags(w->a, (uint32_t)call->object) & NAME_FILE)
-    add(w, t, OPGAP_CAUSE_FILE_IO, file_doing((enum verb)hook->verb), 0, (uint32_t)call->object,
-        end - start);
+    add(w, t, OPGAP_CAUSE_FILE_IO, file_doing((enum verb)hook->verb), 0, (uint32_t)call->object, end - start);
   else if (hook->verb == VERB_ALLOC || hook->verb == VERB_FREE)
     add(w, t, OPGAP_CAUSE_ALLOCATION, DOING_ALLOC, hook->name, 0, end - start);
   else if (!(hook->flags & OPGAP_EVENT_BLOCKING) && hook->verb != VERB_CUDA)
@@ -234,12 +226,42 @@ static uint32_t file_before(struct analysis *a, const struct thread *t, size_t i
   return 0;
 }
 
+/* The thread that made t: its creator, or the main thread of its process. */
+static struct thread *creator_of(struct analysis *a, const struct thread *t)
+{
+  const struct process *p = &a->processes[t->process];
+  for (unsigned i = 0; t->creator_tid != 0 && i < a->thread_count; i++)
+    if (a->threads[i].process == t->process && a->threads[i].tid == t->creator_tid && &a->threads[i] != t)
+      return &a->threads[i];
+  return p->main_thread == UINT32_MAX || &a->threads[p->main_thread] == t ? NULL : &a->threads[p->main_thread];
+}
+
+/* Explains what came before the thread was there; returns where its own time begins. */
+static uint64_t walk_before_birth(struct walk *w, struct thread *t, uint64_t start, uint64_t end)
+{
+  uint64_t born = t->born_ns < end ? t->born_ns : end;
+  if (t->main && w->a->processes[t->process].info->start_ns < born)
+    born = w->a->processes[t->process].info->start_ns;
+  if (born <= start)
+    return start;
+  struct thread *creator = creator_of(w->a, t);
+  if (creator != NULL && w->chain < MAX_CHAIN) {
+    w->chain++;
+    walk_thread(w, creator, start, born);
+    w->chain--;
+  } else {
+    add(w, t, OPGAP_CAUSE_STARTUP, DOING_START, 0, 0, born - start);
+  }
+  return born;
+}
+
 static void walk_thread(struct walk *w, struct thread *t, uint64_t start, uint64_t end)
 {
   bool own = (uint32_t)(t - w->a->threads) == w->own_thread;
   uint32_t outer = w->file;
   if (end <= start)
     return;
+  start = walk_before_birth(w, t, start, end);
   uint64_t at = forgotten_until(t, start, end);
   add(w, t, OPGAP_CAUSE_UNKNOWN, DOING_FORGOTTEN, 0, 0, at - start);
   size_t first = timeline_calls_from(t, at);
@@ -307,7 +329,9 @@ static void phrase(struct analysis *a, const struct cause_row *row, char *text, 
     break;
   case DOING_CODE:
     if (row->key.cause == OPGAP_CAUSE_DATA_LOADING && row->key.process != UINT32_MAX && row->key.thread == 0)
-      phrase_files(a, row, "decoding or other Python code", "", text, size);
+      phrase_files(a, row, "decoding or augmenting", " data", text, size);
+    else if (row->example != 0)
+      phrase_files(a, row, "own code after", "", text, size);
     else
       snprintf(text, size, "own code, no call");
     break;
@@ -315,7 +339,7 @@ static void phrase(struct analysis *a, const struct cause_row *row, char *text, 
     snprintf(text, size, "in %s, waker not seen", name);
     break;
   case DOING_HANDOVER:
-    snprintf(text, size, "waking up and taking over");
+    snprintf(text, size, "woken, not yet running (no free CPU, or its lock still held)");
     break;
   case DOING_SLEEP:
     snprintf(text, size, "%s", name);
@@ -329,6 +353,9 @@ static void phrase(struct analysis *a, const struct cause_row *row, char *text, 
     break;
   case DOING_LATENCY:
     snprintf(text, size, "from launch to start");
+    break;
+  case DOING_START:
+    snprintf(text, size, "starting");
     break;
   case DOING_FORGOTTEN:
     snprintf(text, size, "longer ago than the history kept");

@@ -1,8 +1,8 @@
 /* Where the time of each step went, on the trainer's main thread and its GPU: every instant belongs to the first class
  * that matches (Kernel > Memcpy > Memset > Communication > Runtime > DataLoader > CPU exec > Other).
  *
- * Intervals of each class are kept until the step that they lie in is summed, SETTLE_NS after its end; a process without
- * steps keeps the last INTERVAL_LIMIT. */
+ * Intervals of each class are kept until the step that they lie in is summed, SETTLE_NS after its end; a process
+ * without steps keeps the last INTERVAL_LIMIT. */
 #include "analysis/internal.h"
 
 #include <stdlib.h>
@@ -26,8 +26,8 @@ struct breakdown_state {
 
 const char *opgap_class_name(enum opgap_class class_)
 {
-  static const char *const names[OPGAP_CLASS_COUNT] = {"kernel",     "memcpy",  "memset", "communication", "runtime",
-                                                       "dataloader", "cpu_exec", "other"};
+  static const char *const names[OPGAP_CLASS_COUNT] = {"kernel",  "memcpy",     "memset",   "communication",
+                                                       "runtime", "dataloader", "cpu_exec", "other"};
   return names[class_];
 }
 

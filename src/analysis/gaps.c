@@ -9,11 +9,23 @@
 
 const char *opgap_cause_name(enum opgap_cause cause)
 {
-  static const char *const names[OPGAP_CAUSE_COUNT] = {
-      "data loading",  "communication",      "synchronisation", "lock",  "file I/O",
-      "allocation",    "GIL",                "framework ops",   "code between ops",
-      "device dependency or launch latency", "run queue",       "cgroup throttling",
-      "blocked outside hooks",               "sleep",           "child process", "start-up", "unknown"};
+  static const char *const names[OPGAP_CAUSE_COUNT] = {"data loading",
+                                                       "communication",
+                                                       "synchronisation",
+                                                       "lock",
+                                                       "file I/O",
+                                                       "allocation",
+                                                       "GIL",
+                                                       "framework ops",
+                                                       "code between ops",
+                                                       "device dependency or launch latency",
+                                                       "run queue",
+                                                       "cgroup throttling",
+                                                       "blocked outside hooks",
+                                                       "sleep",
+                                                       "child process",
+                                                       "start-up",
+                                                       "unknown"};
   return names[cause];
 }
 
@@ -227,20 +239,11 @@ void gaps_settle(struct analysis *a, uint64_t until)
 
 /* ---- sums and the longest ---- */
 
-/* Sums go without file names, which the table of files has. */
+/* Sums of data loading go without the names of ops: what counts there is whether it reads or computes. */
 static struct cause_key sum_key(struct cause_key key)
 {
-  switch ((enum doing)key.doing) {
-  case DOING_READ:
-  case DOING_WRITE:
-  case DOING_OPEN:
-  case DOING_FSYNC:
-  case DOING_FILE:
+  if (key.cause == OPGAP_CAUSE_DATA_LOADING && key.doing == DOING_OP)
     key.name = 0;
-    break;
-  default:
-    break;
-  }
   return key;
 }
 
@@ -255,8 +258,10 @@ static void add_sum(struct gap_table *table, const struct cause_row *row)
     VEC_PUSH(&table->rows)->key = key;
     *index = (uint32_t)table->rows.count;
   }
-  table->rows.at[*index - 1].ns += row->ns;
-  table->rows.at[*index - 1].count += row->count;
+  struct cause_row *sum = &table->rows.at[*index - 1];
+  sum->ns += row->ns;
+  sum->count += sum->last_gap != table->count;
+  sum->last_gap = table->count;
 }
 
 static uint64_t length(const struct gap *gap)
@@ -382,7 +387,7 @@ static void list_table(struct analysis *a, struct cause_list *list, const struct
 {
   for (size_t i = 0; i < table->rows.count; i++) {
     const struct cause_row *row = &table->rows.at[i];
-    list_add(list, (enum opgap_cause)row->key.cause, blame_text(a, &row->key, process), row->ns, row->count);
+    list_add(list, (enum opgap_cause)row->key.cause, blame_text(a, row, process), row->ns, row->count);
   }
 }
 
@@ -391,7 +396,7 @@ static struct opgap_sum_cause *gap_causes(struct analysis *a, const struct gap *
   struct opgap_sum_cause *causes = opgap_pool_alloc(a->pool, gap->cause_count * sizeof *causes);
   for (unsigned i = 0; i < gap->cause_count; i++)
     causes[i] = (struct opgap_sum_cause){.cause = (enum opgap_cause)gap->causes[i].key.cause,
-                                         .detail = blame_text(a, &gap->causes[i].key, gap->process),
+                                         .detail = blame_text(a, &gap->causes[i], gap->process),
                                          .ns = gap->causes[i].ns,
                                          .count = 1};
   return causes;

@@ -81,7 +81,8 @@ static enum verb verb_of(const struct opgap_event *event)
     return VERB_CUDA;
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
     const struct rule *rule = &rules[i];
-    if (rule->prefix ? strncmp(event->name, rule->text, strlen(rule->text)) == 0 : strstr(event->name, rule->text) != NULL)
+    if (rule->prefix ? strncmp(event->name, rule->text, strlen(rule->text)) == 0
+                     : strstr(event->name, rule->text) != NULL)
       return rule->verb;
   }
   return VERB_OTHER;

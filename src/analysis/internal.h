@@ -7,8 +7,8 @@
  * an op must know its kernels when it ends.
  *
  * Bounds: per thread RING_LIMIT calls and ops of history; per process OBJECT_LIMIT objects with their last edges;
- * PENDING_LIMIT gaps waiting to be explained; GPU_WINDOW launches and activities; CAUSE_LIMIT and FILE_LIMIT rows, after
- * which details are summed without their name.
+ * PENDING_LIMIT gaps waiting to be explained; GPU_WINDOW launches and activities; CAUSE_LIMIT and FILE_LIMIT rows,
+ * after which details are summed without their name.
  *
  * Names: a `gid` is an id in analysis.strings, the same for all processes; a name id of a record is valid in its
  * process only.
@@ -65,9 +65,9 @@ enum name_flag {
   NAME_PROFILER = 4, /* ProfilerStep#N */
   NAME_BACKWARD = 8,
   NAME_COMM = 16,
-  NAME_PIPE = 32, /* pipe:[..], socket:[..], anon_inode: what a write of another process can wake */
-  NAME_FILE = 64, /* an absolute path */
-  NAME_MULTI = 128, /* the multi-process DataLoader's __next__ */
+  NAME_PIPE = 32,       /* pipe:[..], socket:[..], anon_inode: what a write of another process can wake */
+  NAME_FILE = 64,       /* an absolute path */
+  NAME_MULTI = 128,     /* the multi-process DataLoader's __next__ */
   NAME_NVTX_STEP = 256, /* a range called "step" or "step N" */
 };
 
@@ -103,7 +103,7 @@ struct level {
 /* A hook's totals on one thread. */
 struct thread_hook {
   uint16_t event;
-  bool counted; /* a COUNTER record was seen */
+  bool counted;                           /* a COUNTER record was seen */
   uint64_t calls, bytes, failed, time_ns; /* of its spans and points, in the window */
   uint64_t spans, span_ns;                /* whole trace up to now, to subtract timed spans */
   uint64_t base[5], last[5];              /* COUNTER fields: before the window, at its end */
@@ -114,7 +114,8 @@ struct thread {
   int32_t tid;
   uint32_t name; /* gid */
   bool main, used;
-  uint64_t pthread, end_ns;
+  uint64_t pthread, born_ns, end_ns; /* end_ns: 0 while it lives */
+  int32_t creator_tid;               /* 0: unknown */
   struct level levels[257];
   unsigned deepest; /* levels above this are empty */
   VEC(struct thread_hook) hooks;
@@ -131,17 +132,17 @@ struct edge {
 };
 #define OBJECT_EDGES 8u /* asked when the wait's record comes */
 #define PIPE_EDGES 64u  /* asked SETTLE_NS later: the write may end after the read that it woke */
-struct edges { /* the last ones on an object, a ring */
+struct edges {          /* the last ones on an object, a ring */
   struct edge *at;
   uint32_t next, room;
 };
-struct edge_table { /* by object */
+struct edge_table {       /* by object */
   struct opgap_map index; /* (object, 0) -> rows + 1 */
   VEC(struct edges) rows;
 };
 
 struct step_list {
-  VEC(uint64_t) end; /* ends of steps */
+  VEC(uint64_t) end;    /* ends of steps */
   uint64_t first_start; /* where the first step began */
 };
 
@@ -150,14 +151,14 @@ enum step_source { STEPS_API, STEPS_PROFILER, STEPS_OPTIMIZER, STEPS_NVTX, STEPS
 struct process {
   const struct opgap_process_info *info;
   struct hook hooks[OPGAP_MAX_EVENTS];
-  uint32_t *gid;     /* by name id: gid + 1, 0 not yet asked */
-  uint32_t *row[2];  /* by name id: op row + 1; [0] OP, [1] RANGE */
+  uint32_t *gid;    /* by name id: gid + 1, 0 not yet asked */
+  uint32_t *row[2]; /* by name id: op row + 1; [0] OP, [1] RANGE */
   uint32_t name_limit;
   unsigned main_thread; /* index into threads, UINT32_MAX if none */
   unsigned thread_count;
   struct edge_table objects; /* by address */
   struct opgap_map pthreads; /* (low half of the pthread_t, 0) -> thread + 1 */
-  uint64_t gil[4]; /* condition variables that look like the GIL's */
+  uint64_t gil[4];           /* condition variables that look like the GIL's */
   unsigned gil_count;
   uint64_t steps_seen, backwards, ops;
   struct step_list steps[STEPS_SOURCES];
@@ -205,16 +206,17 @@ enum doing {
   DOING_WRITE,
   DOING_OPEN,
   DOING_FSYNC,
-  DOING_FILE, /* other calls on files */
-  DOING_OP,   /* inside an op: name */
-  DOING_CODE, /* its own code, outside ops */
-  DOING_WAIT, /* blocked in a call (name) that nobody was seen to end */
+  DOING_FILE,     /* other calls on files */
+  DOING_OP,       /* inside an op: name */
+  DOING_CODE,     /* its own code, outside ops */
+  DOING_WAIT,     /* blocked in a call (name) that nobody was seen to end */
   DOING_HANDOVER, /* between the wake-up and the return of the wait */
   DOING_SLEEP,
   DOING_ALLOC,
   DOING_SOCKET,
   DOING_GPU,
   DOING_LATENCY, /* launch to start */
+  DOING_START,   /* a process that did not run yet */
   DOING_FORGOTTEN,
 };
 struct cause_key {
@@ -229,25 +231,26 @@ struct cause_row {
   uint32_t example, latest; /* gid; 0: none */
   uint32_t examples;        /* files seen */
   uint64_t ns, count, example_ns, latest_ns;
+  uint64_t last_gap; /* sums: the gap counted last */
 };
 /* Causes of one gap while it is being explained. */
 #define GAP_CAUSES 48u
 struct causes {
   struct cause_row at[GAP_CAUSES];
   unsigned count;
-  bool data_loading; /* inside __next__: all is data loading */
+  bool data_loading;   /* inside __next__: all is data loading */
   unsigned lock_depth; /* > 0: what the holder of a lock did; all is that lock */
 };
 
 struct gap {
   uint64_t start, end;
-  uint32_t thread; /* thread gaps */
-  uint32_t device; /* GPU gaps: index into gpus */
+  uint32_t thread;         /* thread gaps */
+  uint32_t device;         /* GPU gaps: index into gpus */
   uint32_t call, op, next; /* gid */
   uint32_t process;
   uint16_t event;
   uint8_t depth;
-  bool gpu, data_loading, whole; /* whole: one __next__ wait, charged to who ended it */
+  bool gpu, data_loading, whole;     /* whole: one __next__ wait, charged to who ended it */
   uint64_t launch_start, launch_end; /* GPU gaps; 0: unknown */
   struct cause_row *causes;
   unsigned cause_count;
@@ -279,10 +282,10 @@ struct analysis {
   struct process *processes;
   struct thread *threads;
   unsigned process_count, thread_count;
-  uint64_t start_ns, end_ns;       /* of the trace */
+  uint64_t start_ns, end_ns;         /* of the trace */
   uint64_t window_start, window_end; /* records that ended in (start, end] are summed */
   uint64_t now;
-  bool steps_only;                 /* first pass of --steps */
+  bool steps_only; /* first pass of --steps */
 
   VEC(struct op_row) ops;
   struct opgap_map op_index; /* (process << 8 | kind, name) */
@@ -295,7 +298,7 @@ struct analysis {
   struct opgap_map pipe_readers; /* (pipe, process) */
   struct edge_table pipes;       /* writes, by gid */
   VEC(struct gap) pending;
-  struct gap_table *thread_gaps; /* by process: gaps of its main thread */
+  struct gap_table *thread_gaps;           /* by process: gaps of its main thread */
   VEC(struct opgap_sum_untraced) children; /* every child announced, pid and command */
   VEC(uint32_t) notices;
   struct gpu_state *gpu;

@@ -32,9 +32,10 @@ static uint32_t row_of(struct analysis *a, unsigned process, bool range, uint64_
            1;
   uint32_t *cached = &p->row[range][name_id];
   if (*cached == 0)
-    *cached = (uint32_t)(ops_row(a, process, range ? OPGAP_OP_RANGE : OPGAP_OP_TORCH, analysis_gid(a, process, name_id)) -
-                         a->ops.at) +
-              1;
+    *cached =
+        (uint32_t)(ops_row(a, process, range ? OPGAP_OP_RANGE : OPGAP_OP_TORCH, analysis_gid(a, process, name_id)) -
+                   a->ops.at) +
+        1;
   return *cached;
 }
 

@@ -116,8 +116,8 @@ bool steps_window(struct analysis *a, char *error, size_t size)
   const struct process *p = &a->processes[process];
   const struct step_list *list = &p->steps[steps_source(p)];
   if (a->options.first_step >= list->end.count || a->options.first_step > a->options.last_step) {
-    snprintf(error, size, "--steps %llu:%llu: this trace has steps 0 to %zu",
-             (unsigned long long)a->options.first_step, (unsigned long long)a->options.last_step, list->end.count - 1);
+    snprintf(error, size, "--steps %llu:%llu: this trace has steps 0 to %zu", (unsigned long long)a->options.first_step,
+             (unsigned long long)a->options.last_step, list->end.count - 1);
     return false;
   }
   size_t last = a->options.last_step < list->end.count ? a->options.last_step : list->end.count - 1;

@@ -36,7 +36,7 @@ struct opgap_sum_process {
   int32_t pid, ppid;
   int32_t rank; /* -1: unknown */
   enum opgap_role role;
-  int32_t worker; /* index of a DataLoader worker in its loader, else -1 */
+  int32_t worker;         /* index of a DataLoader worker in its loader, else -1 */
   const char *role_label; /* "trainer", "DataLoader worker 1", "resource tracker", ... */
   const char *host, *command;
   uint64_t start_ns, end_ns;
@@ -45,14 +45,14 @@ struct opgap_sum_process {
   bool complete, kill_safe;
   uint64_t records, lost_records, invalid_records;
   uint32_t threads;
-  uint64_t op_ns;       /* time inside outermost ops and ranges, all threads */
-  uint64_t blocked_ns;  /* time in blocking calls, main thread */
+  uint64_t op_ns;      /* time inside outermost ops and ranges, all threads */
+  uint64_t blocked_ns; /* time in blocking calls, main thread */
   uint64_t read_bytes, written_bytes;
-  uint64_t file_ns;     /* time in calls on files */
+  uint64_t file_ns; /* time in calls on files */
   uint64_t allocations;
-  uint64_t rss_bytes;   /* highest sample, OPGAP_UNKNOWN if none */
+  uint64_t rss_bytes;              /* highest sample, OPGAP_UNKNOWN if none */
   const char *open_op, *open_call; /* where it stood when it died, "" otherwise */
-  uint64_t open_ns;     /* how long it had stood there */
+  uint64_t open_ns;                /* how long it had stood there */
 };
 
 struct opgap_sum_untraced {
@@ -71,7 +71,7 @@ struct opgap_sum_op {
   enum opgap_role role;
   uint64_t calls;
   uint64_t self_cpu_ns, total_cpu_ns;
-  uint64_t blocked_ns; /* of total_cpu_ns, in blocking calls */
+  uint64_t blocked_ns;                /* of total_cpu_ns, in blocking calls */
   uint64_t self_gpu_ns, total_gpu_ns; /* OPGAP_UNKNOWN without GPU activity */
   uint64_t alloc_count, alloc_bytes;  /* inside it, children included */
   bool estimated;                     /* self and total: a counted call, timed one in N */
@@ -105,15 +105,15 @@ struct opgap_sum_lock {
   const char *call; /* what waited for it */
   uint64_t object;
   uint64_t waits, wait_ns, longest_ns;
-  uint32_t threads;      /* that waited */
-  const char *held_by;   /* thread that most of the wait was charged to, "" when unknown */
+  uint32_t threads;    /* that waited */
+  const char *held_by; /* thread that most of the wait was charged to, "" when unknown */
 };
 
 struct opgap_sum_steps {
-  const char *source; /* "Optimizer.step", "opgap_step", "ProfilerStep", "NVTX", "DataLoader", "none" */
-  int32_t pid;        /* whose steps these are (the first trainer), 0 when none */
-  size_t count;       /* all steps found */
-  size_t skipped;     /* the first ones: warm-up, left out of every per-step figure */
+  const char *source;                /* "Optimizer.step", "opgap_step", "ProfilerStep", "NVTX", "DataLoader", "none" */
+  int32_t pid;                       /* whose steps these are (the first trainer), 0 when none */
+  size_t count;                      /* all steps found */
+  size_t skipped;                    /* the first ones: warm-up, left out of every per-step figure */
   uint64_t *start_ns, *durations_ns; /* [count] */
   uint64_t median_ns, p95_ns, min_ns, max_ns, mean_ns; /* without warm-up; OPGAP_UNKNOWN when no step is left */
 };
@@ -170,11 +170,11 @@ struct opgap_sum_cause {
 
 struct opgap_sum_thread_gap {
   int32_t pid, tid;
-  const char *thread;   /* name, "" if none */
-  const char *process;  /* role label */
+  const char *thread;  /* name, "" if none */
+  const char *process; /* role label */
   uint64_t start_ns, duration_ns;
-  const char *call;     /* the blocking call, the longest of them when a wait consists of several */
-  const char *op;       /* op it happened in, "" if none */
+  const char *call; /* the blocking call, the longest of them when a wait consists of several */
+  const char *op;   /* op it happened in, "" if none */
   size_t cause_count;
   struct opgap_sum_cause *causes; /* largest first */
 };
@@ -190,9 +190,9 @@ struct opgap_sum_gpu_gap {
 
 struct opgap_sum_gaps {
   uint64_t thread_min_ns, gpu_min_ns;
-  size_t thread_count, gpu_count;          /* gaps found */
-  uint64_t thread_ns, gpu_ns;              /* their sum */
-  size_t thread_listed, gpu_listed;        /* rows: the longest */
+  size_t thread_count, gpu_count;   /* gaps found */
+  uint64_t thread_ns, gpu_ns;       /* their sum */
+  size_t thread_listed, gpu_listed; /* rows: the longest */
   struct opgap_sum_thread_gap *threads;
   struct opgap_sum_gpu_gap *gpus;
   /* Sums over all gaps counted, not just those listed.  Key: cause, detail.  Largest first. */
@@ -205,13 +205,13 @@ struct opgap_sum_gaps {
 struct opgap_sum_gpu {
   uint32_t device;
   const char *name, *host;
-  uint64_t busy_ns, kernel_ns, memcpy_ns, memset_ns; /* unions in time */
+  uint64_t busy_ns, kernel_ns, memcpy_ns, memset_ns;   /* unions in time */
   uint64_t communication_ns, exposed_communication_ns; /* collectives; of these, not hidden by computation */
-  uint64_t span_ns;                                  /* first start to last end */
+  uint64_t span_ns;                                    /* first start to last end */
   uint64_t kernels, memcpys, memsets;
   uint64_t h2d_bytes, d2h_bytes, d2d_bytes;
-  uint64_t memory_bytes, sm_count;                   /* of the device; OPGAP_UNKNOWN */
-  double utilisation;                                /* busy / span, 0..1; negative: unknown */
+  uint64_t memory_bytes, sm_count; /* of the device; OPGAP_UNKNOWN */
+  double utilisation;              /* busy / span, 0..1; negative: unknown */
 };
 
 enum opgap_bound {
@@ -245,8 +245,8 @@ struct opgap_summary {
   const char *path;
   bool complete;
   uint64_t records, lost_records, invalid_records, stored_bytes;
-  uint64_t start_ns;          /* CLOCK_MONOTONIC of time 0 of this summary */
-  int64_t start_realtime_ns;  /* the same moment, CLOCK_REALTIME */
+  uint64_t start_ns;         /* CLOCK_MONOTONIC of time 0 of this summary */
+  int64_t start_realtime_ns; /* the same moment, CLOCK_REALTIME */
   uint64_t duration_ns;
   uint64_t window_start_ns, window_end_ns; /* what the tables cover; the whole trace unless --steps */
   struct opgap_sum_overhead overhead;
@@ -256,12 +256,12 @@ struct opgap_summary {
   bool has_gpu;
 
   size_t process_count, untraced_count, op_count, call_count, file_count, lock_count, gpu_count;
-  struct opgap_sum_process *processes;   /* by start */
+  struct opgap_sum_process *processes; /* by start */
   struct opgap_sum_untraced *untraced;
-  struct opgap_sum_op *ops;              /* by self CPU, largest first */
-  struct opgap_sum_call *calls;          /* by time, largest first */
-  struct opgap_sum_file *files;          /* by time, largest first */
-  struct opgap_sum_lock *locks;          /* by wait, largest first */
+  struct opgap_sum_op *ops;     /* by self CPU, largest first */
+  struct opgap_sum_call *calls; /* by time, largest first */
+  struct opgap_sum_file *files; /* by time, largest first */
+  struct opgap_sum_lock *locks; /* by wait, largest first */
   struct opgap_sum_gpu *gpus;
   struct opgap_sum_memory memory;
   struct opgap_sum_steps steps;

@@ -192,7 +192,9 @@ bool timeline_waker(struct analysis *a, const struct thread *t, const struct pas
   if (!call->named && verb != VERB_POLL)
     return false;
   bool pipe = call->named && analysis_name_flags(a, (uint32_t)call->object) & NAME_PIPE;
-  const struct edges *edges = edges_find(&a->pipes, pipe ? call->object : verb == VERB_POLL ? polled_pipe(a, t, call) : 0);
+  const struct edges *edges = edges_find(&a->pipes, pipe                ? call->object
+                                                    : verb == VERB_POLL ? polled_pipe(a, t, call)
+                                                                        : 0);
   return edges != NULL && latest_edge(edges, (uint32_t)(t - a->threads), call->start, call->end, edge);
 }
 

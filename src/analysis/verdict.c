@@ -92,7 +92,7 @@ static void remedies_data_loading(struct draft *d)
   const struct opgap_summary *s = d->a->summary;
   unsigned workers = workers_at_once(s);
   uint64_t reading = detail_total(s, "reading") + detail_total(s, "opening");
-  uint64_t decoding = detail_total(s, "decoding") + detail_total(s, "in op");
+  uint64_t decoding = detail_total(s, "decoding or augmenting") + detail_total(s, "in framework ops");
   if (workers == 0)
     remedy(d, "Load batches in other processes: DataLoader(num_workers=2 or more); now the training process does it.");
   else
@@ -148,15 +148,15 @@ static void evidence_classes(struct draft *d, uint64_t total)
 {
   const struct opgap_summary *s = d->a->summary;
   const uint64_t *ns = s->breakdown.class_ns;
-  evidence(d, opgap_pool_printf(d->a->pool,
-                                "Of the time of %zu steps: %.1f %% waiting for the DataLoader, %.1f %% in framework ops, "
-                                "%.1f %% communication, %.1f %% GPU kernels, %.1f %% GPU copies, %.1f %% other (Python).",
-                                s->breakdown.steps, 100 * share(ns[OPGAP_CLASS_DATALOADER], total),
-                                100 * share(ns[OPGAP_CLASS_CPU_EXEC], total),
-                                100 * share(ns[OPGAP_CLASS_COMMUNICATION], total),
-                                100 * share(ns[OPGAP_CLASS_KERNEL], total),
-                                100 * share(ns[OPGAP_CLASS_MEMCPY] + ns[OPGAP_CLASS_MEMSET], total),
-                                100 * share(ns[OPGAP_CLASS_OTHER] + ns[OPGAP_CLASS_RUNTIME], total)));
+  evidence(d, opgap_pool_printf(
+                  d->a->pool,
+                  "Of the time of %zu steps: %.1f %% waiting for the DataLoader, %.1f %% in framework ops, "
+                  "%.1f %% communication, %.1f %% GPU kernels, %.1f %% GPU copies, %.1f %% other (Python).",
+                  s->breakdown.steps, 100 * share(ns[OPGAP_CLASS_DATALOADER], total),
+                  100 * share(ns[OPGAP_CLASS_CPU_EXEC], total), 100 * share(ns[OPGAP_CLASS_COMMUNICATION], total),
+                  100 * share(ns[OPGAP_CLASS_KERNEL], total),
+                  100 * share(ns[OPGAP_CLASS_MEMCPY] + ns[OPGAP_CLASS_MEMSET], total),
+                  100 * share(ns[OPGAP_CLASS_OTHER] + ns[OPGAP_CLASS_RUNTIME], total)));
 }
 
 static void evidence_gaps(struct draft *d)
@@ -165,29 +165,32 @@ static void evidence_gaps(struct draft *d)
   if (gaps->thread_cause_count == 0)
     return;
   const struct opgap_sum_cause *top = &gaps->thread_by_cause[0];
-  evidence(d, opgap_pool_printf(d->a->pool, "The main thread was idle %zu times for %.3f s in all; most of it (%.1f %%): %s%s%s.",
-                                gaps->thread_count, (double)gaps->thread_ns / 1e9, 100 * share(top->ns, gaps->thread_ns),
-                                opgap_cause_name(top->cause), top->detail[0] ? ", " : "", top->detail));
+  evidence(d, opgap_pool_printf(
+                  d->a->pool, "The main thread was idle %zu times, %.3f s in all; most of it (%.1f %%): %s%s%s.",
+                  gaps->thread_count, (double)gaps->thread_ns / 1e9, 100 * share(top->ns, gaps->thread_ns),
+                  opgap_cause_name(top->cause), top->detail[0] ? ", " : "", top->detail));
 }
 
 static void evidence_top_op(struct draft *d, enum opgap_op_kind kind)
 {
   const struct opgap_summary *s = d->a->summary;
   const struct opgap_sum_op *top = NULL;
+  const char *what = kind == OPGAP_OP_KERNEL ? "kernel" : "op";
   uint64_t sum = 0;
   for (size_t i = 0; i < s->op_count; i++) {
     const struct opgap_sum_op *op = &s->ops[i];
     uint64_t ns = kind == OPGAP_OP_KERNEL ? op->self_gpu_ns : op->self_cpu_ns;
-    if (op->kind != kind || (op->role != OPGAP_ROLE_TRAINER && op->role != OPGAP_ROLE_PROGRAM))
+    if (op->kind != kind || strncmp(op->name, "enumerate(DataLoader)#", 22) == 0 ||
+        (op->role != OPGAP_ROLE_TRAINER && op->role != OPGAP_ROLE_PROGRAM))
       continue;
     sum += ns;
     if (top == NULL || ns > (kind == OPGAP_OP_KERNEL ? top->self_gpu_ns : top->self_cpu_ns))
       top = op;
   }
   if (top != NULL)
-    evidence(d, opgap_pool_printf(d->a->pool, "The costliest %s is %s: %.1f %% of the time of all of them, %llu calls.",
-                                  kind == OPGAP_OP_KERNEL ? "kernel" : "op", top->name,
-                                  100 * share(kind == OPGAP_OP_KERNEL ? top->self_gpu_ns : top->self_cpu_ns, sum),
+    evidence(d, opgap_pool_printf(d->a->pool, "The costliest %s is %s: %.1f %% of the time of all %ss, %llu calls.",
+                                  what, top->name,
+                                  100 * share(kind == OPGAP_OP_KERNEL ? top->self_gpu_ns : top->self_cpu_ns, sum), what,
                                   (unsigned long long)top->calls));
 }
 
@@ -197,7 +200,8 @@ static uint64_t mean_op(const struct opgap_summary *s)
   uint64_t ns = 0, calls = 0;
   for (size_t i = 0; i < s->op_count; i++) {
     const struct opgap_sum_op *op = &s->ops[i];
-    if (op->kind != OPGAP_OP_TORCH || op->role == OPGAP_ROLE_WORKER || strncmp(op->name, "enumerate(DataLoader)#", 22) == 0)
+    if (op->kind != OPGAP_OP_TORCH || op->role == OPGAP_ROLE_WORKER ||
+        strncmp(op->name, "enumerate(DataLoader)#", 22) == 0)
       continue;
     ns += op->self_cpu_ns;
     calls += op->calls;
@@ -230,7 +234,8 @@ static void judge_cpu(struct draft *d, uint64_t total)
   }
   evidence_top_op(d, OPGAP_OP_TORCH);
   if (loading >= 0.05 && loading < 0.2)
-    evidence(d, opgap_pool_printf(d->a->pool, "Data loading is the next thing to look at: %.1f %% of step time.", 100 * loading));
+    evidence(d, opgap_pool_printf(d->a->pool, "Data loading is the next thing to look at: %.1f %% of step time.",
+                                  100 * loading));
 }
 
 static void judge_gpu_idle(struct draft *d, double idle)
@@ -240,11 +245,12 @@ static void judge_gpu_idle(struct draft *d, double idle)
   uint64_t communication = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_COMMUNICATION);
   uint64_t dispatch = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_DISPATCH) +
                       cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_PYTHON);
-  evidence(d, opgap_pool_printf(d->a->pool,
-                                "GPU idle %.1f %% of the time; of its idle gaps %.1f %% data loading, %.1f %% communication, "
-                                "%.1f %% ops and Python on the host.",
-                                100 * idle, 100 * share(loading, gaps->gpu_ns), 100 * share(communication, gaps->gpu_ns),
-                                100 * share(dispatch, gaps->gpu_ns)));
+  evidence(d, opgap_pool_printf(
+                  d->a->pool,
+                  "GPU idle %.1f %% of the time; of its idle gaps %.1f %% data loading, %.1f %% communication, "
+                  "%.1f %% ops and Python on the host.",
+                  100 * idle, 100 * share(loading, gaps->gpu_ns), 100 * share(communication, gaps->gpu_ns),
+                  100 * share(dispatch, gaps->gpu_ns)));
   if (loading >= dispatch && loading >= communication && loading > 0) {
     decide(d, OPGAP_BOUND_DATA_LOADING, idle * share(loading, gaps->gpu_ns));
     remedies_data_loading(d);
@@ -272,7 +278,8 @@ static void judge_gpu(struct draft *d)
                                 100 * share(busy, span)));
   if (share(exposed, span) >= 0.2) {
     decide(d, OPGAP_BOUND_COMMUNICATION, share(exposed, span));
-    evidence(d, opgap_pool_printf(d->a->pool, "Collectives not hidden by computation: %.1f %%.", 100 * share(exposed, span)));
+    evidence(d, opgap_pool_printf(d->a->pool, "Collectives not hidden by computation: %.1f %%.",
+                                  100 * share(exposed, span)));
     remedies_communication(d);
   } else if (share(kernels, span) >= 0.7) {
     decide(d, OPGAP_BOUND_KERNELS, share(kernels, span));
@@ -285,6 +292,26 @@ static void judge_gpu(struct draft *d)
     judge_gpu_idle(d, 1 - share(busy, span));
   }
   evidence_top_op(d, OPGAP_OP_KERNEL);
+}
+
+/* Without steps: a main thread that waits much for threads that read files waits for data. */
+static void judge_waits(struct draft *d)
+{
+  const struct opgap_summary *s = d->a->summary;
+  double idle = share(s->gaps.thread_ns, s->duration_ns);
+  uint64_t files = cause_total(s->gaps.thread_by_cause, s->gaps.thread_cause_count, OPGAP_CAUSE_FILE_IO);
+  uint64_t code = cause_total(s->gaps.thread_by_cause, s->gaps.thread_cause_count, OPGAP_CAUSE_PYTHON);
+  if (idle < 0.2 || share(files, s->gaps.thread_ns) < 0.05 || share(files + code, s->gaps.thread_ns) < 0.5)
+    return;
+  d->v->bound_by = OPGAP_BOUND_DATA_LOADING;
+  d->v->confidence = "low";
+  evidence(
+      d, opgap_pool_printf(d->a->pool,
+                           "The main thread was idle %.1f %% of the run; %.1f %% of that went to files, %.1f %% to the "
+                           "code of the threads that it waited for.",
+                           100 * idle, 100 * share(files, s->gaps.thread_ns), 100 * share(code, s->gaps.thread_ns)));
+  remedy(d, "Prepare data further ahead: more loader threads or processes, a longer queue.");
+  remedy(d, "Read fewer, larger files, or keep them on a faster disk or in memory.");
 }
 
 void verdict_finish(struct analysis *a)
@@ -304,6 +331,8 @@ void verdict_finish(struct analysis *a)
   if (s->verdict.bound_by == OPGAP_BOUND_UNDECIDED) {
     if (total == 0)
       evidence(&d, "No training steps were found, so there is no step time to divide.");
+    if (total == 0)
+      judge_waits(&d);
     evidence_gaps(&d);
   }
 }

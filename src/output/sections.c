@@ -37,17 +37,17 @@ uint64_t section_self_gpu(const struct opgap_summary *s, enum opgap_role role)
 }
 
 static const struct table_column cpu_columns[] = {
-    {"Name", true, 60, 0},         {"Self CPU %", false, 0, 0}, {"Self CPU", false, 0, 0},
-    {"CPU total %", false, 0, 4},  {"CPU total", false, 0, 1},  {"CPU time avg", false, 0, 3},
-    {"Blocked", false, 0, 2},      {"Allocs", false, 0, 6},     {"Alloc bytes", false, 0, 5},
+    {"Name", true, 60, 0},        {"Self CPU %", false, 0, 0}, {"Self CPU", false, 0, 0},
+    {"CPU total %", false, 0, 4}, {"CPU total", false, 0, 1},  {"CPU time avg", false, 0, 3},
+    {"Blocked", false, 0, 2},     {"Allocs", false, 0, 6},     {"Alloc bytes", false, 0, 5},
     {"# of Calls", false, 0, 0},
 };
 static const struct table_column gpu_columns[] = {
-    {"Name", true, 60, 0},        {"Self CPU %", false, 0, 8},  {"Self CPU", false, 0, 0},
-    {"CPU total %", false, 0, 9}, {"CPU total", false, 0, 3},   {"CPU time avg", false, 0, 5},
-    {"Self CUDA", false, 0, 0},   {"Self CUDA %", false, 0, 1}, {"CUDA total", false, 0, 2},
-    {"CUDA time avg", false, 0, 4}, {"Blocked", false, 0, 6},   {"Allocs", false, 0, 10},
-    {"Alloc bytes", false, 0, 7}, {"# of Calls", false, 0, 0},
+    {"Name", true, 60, 0},          {"Self CPU %", false, 0, 8},  {"Self CPU", false, 0, 0},
+    {"CPU total %", false, 0, 9},   {"CPU total", false, 0, 3},   {"CPU time avg", false, 0, 5},
+    {"Self CUDA", false, 0, 0},     {"Self CUDA %", false, 0, 1}, {"CUDA total", false, 0, 2},
+    {"CUDA time avg", false, 0, 4}, {"Blocked", false, 0, 6},     {"Allocs", false, 0, 10},
+    {"Alloc bytes", false, 0, 7},   {"# of Calls", false, 0, 0},
 };
 
 static void op_row(struct table *table, const struct opgap_sum_op *op, uint64_t self_cpu, uint64_t self_gpu, bool gpu)
@@ -90,7 +90,7 @@ size_t section_ops(struct table *table, const struct opgap_summary *s, const str
 size_t section_calls(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"Call", true, 28, 0},       {"In", true, 0, 0},         {"Time", false, 0, 0},   {"Time avg", false, 0, 3},
+      {"Call", true, 28, 0},       {"In", true, 0, 0},     {"Time", false, 0, 0},   {"Time avg", false, 0, 3},
       {"# of Calls", false, 0, 0}, {"Bytes", false, 0, 2}, {"Failed", false, 0, 1},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
@@ -110,8 +110,11 @@ size_t section_calls(struct table *table, const struct opgap_summary *s, const s
 size_t section_causes(struct table *table, const struct opgap_sum_cause *causes, size_t count, uint64_t total,
                       const struct opgap_output_options *o)
 {
-  static const struct table_column columns[] = {
-      {"Cause", true, 0, 0}, {"What", true, 70, 0}, {"Time", false, 0, 0}, {"Share", false, 0, 0}, {"Gaps", false, 0, 1}};
+  static const struct table_column columns[] = {{"Cause", true, 0, 0},
+                                                {"What", true, 70, 0},
+                                                {"Time", false, 0, 0},
+                                                {"Share", false, 0, 0},
+                                                {"Gaps", false, 0, 1}};
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown(count, o); i++) {
     table_cell(table, opgap_cause_name(causes[i].cause));
@@ -121,6 +124,30 @@ size_t section_causes(struct table *table, const struct opgap_sum_cause *causes,
     table_count(table, causes[i].count);
   }
   return count - shown(count, o);
+}
+
+size_t section_cause_sums(struct table *table, const struct opgap_sum_cause *causes, size_t count, uint64_t total)
+{
+  static const struct table_column columns[] = {
+      {"Cause", true, 0, 0}, {"Time", false, 0, 0}, {"Share", false, 0, 0}, {"", true, 0, 0}};
+  uint64_t sums[OPGAP_CAUSE_COUNT] = {0};
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < count; i++)
+    sums[causes[i].cause] += causes[i].ns;
+  for (int shown_rows = 0; shown_rows < OPGAP_CAUSE_COUNT; shown_rows++) {
+    int largest = 0;
+    for (int c = 1; c < OPGAP_CAUSE_COUNT; c++)
+      if (sums[c] > sums[largest])
+        largest = c;
+    if (sums[largest] == 0)
+      break;
+    table_cell(table, opgap_cause_name((enum opgap_cause)largest));
+    table_time(table, sums[largest], false);
+    table_share(table, sums[largest], total);
+    table_bar(table, sums[largest], total);
+    sums[largest] = 0;
+  }
+  return 0;
 }
 
 /* Cause, detail and share of the largest part of a gap. */
@@ -134,7 +161,7 @@ static void cause_cells(struct table *table, const struct opgap_sum_cause *cause
   table_cell(table, opgap_cause_name(causes[0].cause));
   int percent = total ? (int)(100.0 * (double)causes[0].ns / (double)total + 0.5) : 100;
   if (percent < 100)
-    table_format(table, "%s%s%d %%, and %zu more", causes[0].detail, causes[0].detail[0] ? " " : "", percent, count - 1);
+    table_format(table, "%d %% %s", percent, causes[0].detail);
   else
     table_cell(table, causes[0].detail);
 }
@@ -142,8 +169,8 @@ static void cause_cells(struct table *table, const struct opgap_sum_cause *cause
 size_t section_thread_gaps(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"At", false, 0, 1},  {"Duration", false, 0, 0}, {"In", true, 0, 5},    {"Call", true, 0, 0},
-      {"Op", true, 36, 4}, {"Cause", true, 0, 0},     {"What", true, 90, 0},
+      {"At", false, 0, 1}, {"Duration", false, 0, 0}, {"In", true, 0, 5},     {"Call", true, 0, 0},
+      {"Op", true, 24, 6}, {"Cause", true, 0, 0},     {"What", true, 110, 0},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown(s->gaps.thread_listed, o); i++) {
@@ -161,8 +188,8 @@ size_t section_thread_gaps(struct table *table, const struct opgap_summary *s, c
 size_t section_gpu_gaps(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"At", false, 0, 1},    {"Duration", false, 0, 0}, {"GPU", false, 0, 3}, {"Ended by", true, 40, 2},
-      {"Cause", true, 0, 0}, {"What", true, 90, 0},
+      {"At", false, 0, 1},       {"Duration", false, 0, 0}, {"GPU", false, 0, 3},
+      {"Ended by", true, 40, 2}, {"Cause", true, 0, 0},     {"What", true, 90, 0},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown(s->gaps.gpu_listed, o); i++) {
@@ -176,11 +203,102 @@ size_t section_gpu_gaps(struct table *table, const struct opgap_summary *s, cons
   return s->gaps.gpu_count - shown(s->gaps.gpu_listed, o);
 }
 
+static bool moves_bytes(const char *operation)
+{
+  return strcmp(operation, "read") == 0 || strcmp(operation, "write") == 0;
+}
+
+/* Bytes and MB/s */
+static void rate_cells(struct table *table, uint64_t bytes, uint64_t ns, bool moves)
+{
+  if (moves)
+    table_bytes(table, bytes);
+  else
+    table_cell(table, "-");
+  if (moves && bytes > 0 && ns > 0)
+    table_format(table, "%.1f", (double)bytes / 1e6 / ((double)ns / 1e9));
+  else
+    table_cell(table, "-");
+}
+
+struct folder {
+  const char *path; /* of a file in it */
+  size_t length;    /* of the folder's part */
+  uint64_t calls, bytes, time_ns, move_ns, files;
+};
+
+static int by_path(const void *left, const void *right)
+{
+  return strcmp((*(const struct opgap_sum_file *const *)left)->path,
+                (*(const struct opgap_sum_file *const *)right)->path);
+}
+
+static int folders_by_time(const void *left, const void *right)
+{
+  const struct folder *l = left, *r = right;
+  return l->time_ns < r->time_ns ? 1 : l->time_ns > r->time_ns ? -1 : 0;
+}
+
+static size_t folder_length(const char *path)
+{
+  const char *slash = strrchr(path, '/');
+  return slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+}
+
+/* Folders of the files in path order: files of one folder need not be neighbours, so equal ones are looked for. */
+static size_t gather_folders(struct folder *folders, const struct opgap_sum_file **files, size_t count)
+{
+  size_t found = 0;
+  for (size_t i = 0; i < count; i++) {
+    const struct opgap_sum_file *f = files[i];
+    size_t length = folder_length(f->path), k = found;
+    while (k > 0 && (folders[k - 1].length != length || strncmp(folders[k - 1].path, f->path, length) != 0))
+      k--;
+    if (k == 0) {
+      folders[found] = (struct folder){.path = f->path, .length = length};
+      k = ++found;
+    }
+    struct folder *folder = &folders[k - 1];
+    folder->files += i == 0 || strcmp(files[i - 1]->path, f->path) != 0;
+    folder->calls += f->calls;
+    folder->bytes += f->bytes;
+    folder->time_ns += f->time_ns;
+    folder->move_ns += moves_bytes(f->operation) ? f->time_ns : 0;
+  }
+  return found;
+}
+
+size_t section_folders(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  static const struct table_column columns[] = {
+      {"Folder", true, 70, 0},     {"Time", false, 0, 0},  {"Files", false, 0, 0},
+      {"# of Calls", false, 0, 0}, {"Bytes", false, 0, 0}, {"MB/s", false, 0, 1},
+  };
+  const struct opgap_sum_file **files = opgap_xcalloc(s->file_count, sizeof *files);
+  struct folder *folders = opgap_xcalloc(s->file_count, sizeof *folders);
+  for (size_t i = 0; i < s->file_count; i++)
+    files[i] = &s->files[i];
+  qsort(files, s->file_count, sizeof *files, by_path);
+  size_t count = gather_folders(folders, files, s->file_count);
+  qsort(folders, count, sizeof *folders, folders_by_time);
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shown(count, o); i++) {
+    table_format(table, "%.*s", (int)folders[i].length, folders[i].path);
+    table_time(table, folders[i].time_ns, false);
+    table_count(table, folders[i].files);
+    table_count(table, folders[i].calls);
+    rate_cells(table, folders[i].bytes, folders[i].move_ns, folders[i].bytes > 0);
+  }
+  free(files);
+  free(folders);
+  return count - shown(count, o);
+}
+
 size_t section_files(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"File", true, 70, 0},  {"Operation", true, 0, 0}, {"Time", false, 0, 0}, {"# of Calls", false, 0, 0},
-      {"Bytes", false, 0, 0}, {"MB/s", false, 0, 1},      {"Failed", false, 0, 3}, {"Processes", false, 0, 2},
+      {"File", true, 70, 0},  {"Operation", true, 0, 0}, {"Time", false, 0, 0},   {"# of Calls", false, 0, 0},
+      {"Bytes", false, 0, 0}, {"MB/s", false, 0, 1},     {"Failed", false, 0, 3}, {"Processes", false, 0, 2},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown(s->file_count, o); i++) {
@@ -189,11 +307,7 @@ size_t section_files(struct table *table, const struct opgap_summary *s, const s
     table_cell(table, file->operation);
     table_time(table, file->time_ns, false);
     table_count(table, file->calls);
-    table_bytes(table, file->bytes);
-    if (file->bytes > 0 && file->time_ns > 0)
-      table_format(table, "%.1f", (double)file->bytes / 1e6 / ((double)file->time_ns / 1e9));
-    else
-      table_cell(table, "-");
+    rate_cells(table, file->bytes, file->time_ns, moves_bytes(file->operation));
     table_count(table, file->failed);
     table_count(table, file->processes);
   }
@@ -203,8 +317,8 @@ size_t section_files(struct table *table, const struct opgap_summary *s, const s
 size_t section_locks(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"Lock", true, 0, 0},      {"Waited in", true, 0, 0}, {"Wait", false, 0, 0},   {"Longest", false, 0, 2},
-      {"# of Waits", false, 0, 0}, {"Threads", false, 0, 3}, {"Mostly held by", true, 40, 1}, {"PID", false, 0, 4},
+      {"Lock", true, 0, 0},        {"Waited in", true, 0, 0}, {"Wait", false, 0, 0},           {"Longest", false, 0, 2},
+      {"# of Waits", false, 0, 0}, {"Threads", false, 0, 3},  {"Mostly held by", true, 40, 1}, {"PID", false, 0, 4},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown(s->lock_count, o); i++) {
@@ -234,10 +348,11 @@ static void ended_cell(struct table *table, const struct opgap_sum_process *p)
 size_t section_processes(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"PID", false, 0, 0},      {"Role", true, 0, 0},         {"Life", false, 0, 0},      {"Threads", false, 0, 4},
-      {"In ops", false, 0, 2},   {"Blocked (main)", false, 0, 1}, {"File time", false, 0, 3}, {"Read", false, 0, 5},
-      {"Written", false, 0, 6}, {"Allocations", false, 0, 7}, {"RSS", false, 0, 8},       {"Records", false, 0, 9},
-      {"Lost", false, 0, 0},     {"End", true, 0, 0},
+      {"PID", false, 0, 0},         {"Role", true, 0, 0},    {"Life", false, 0, 0},
+      {"Threads", false, 0, 4},     {"In ops", false, 0, 2}, {"Blocked (main)", false, 0, 1},
+      {"File time", false, 0, 3},   {"Read", false, 0, 5},   {"Written", false, 0, 6},
+      {"Allocations", false, 0, 7}, {"RSS", false, 0, 8},    {"Records", false, 0, 9},
+      {"Lost", false, 0, 0},        {"End", true, 0, 0},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown(s->process_count, o); i++) {
@@ -263,9 +378,9 @@ size_t section_processes(struct table *table, const struct opgap_summary *s, con
 size_t section_gpus(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"GPU", false, 0, 0},     {"Name", true, 40, 0},      {"Busy", false, 0, 0},  {"Busy %", false, 0, 0},
+      {"GPU", false, 0, 0},     {"Name", true, 40, 0},        {"Busy", false, 0, 0},    {"Busy %", false, 0, 0},
       {"Kernels", false, 0, 0}, {"Collectives", false, 0, 3}, {"Exposed", false, 0, 4}, {"Memcpy", false, 0, 0},
-      {"Memset", false, 0, 5}, {"# Kernels", false, 0, 1}, {"HtoD", false, 0, 2},  {"DtoH", false, 0, 2},
+      {"Memset", false, 0, 5},  {"# Kernels", false, 0, 1},   {"HtoD", false, 0, 2},    {"DtoH", false, 0, 2},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown(s->gpu_count, o); i++) {
@@ -290,8 +405,8 @@ size_t section_breakdown(struct table *table, const struct opgap_summary *s, con
 {
   static const struct table_column columns[] = {
       {"Part", true, 0, 0}, {"Per step", false, 0, 0}, {"Share", false, 0, 0}, {"", true, 0, 0}};
-  static const char *const names[OPGAP_CLASS_COUNT] = {"GPU kernels",   "GPU copies", "GPU memset",
-                                                       "Communication", "CUDA calls", "Waiting for the DataLoader",
+  static const char *const names[OPGAP_CLASS_COUNT] = {"GPU kernels",   "GPU copies",    "GPU memset",
+                                                       "Communication", "CUDA calls",    "Waiting for the DataLoader",
                                                        "Framework ops", "Other (Python)"};
   uint64_t total = 0;
   (void)o;
@@ -302,12 +417,10 @@ size_t section_breakdown(struct table *table, const struct opgap_summary *s, con
     uint64_t ns = s->breakdown.class_ns[c];
     if (ns == 0)
       continue;
-    char bar[41] = "";
-    memset(bar, '#', (size_t)(40.0 * (double)ns / (double)total + 0.5));
     table_cell(table, names[c]);
     table_time(table, ns / s->breakdown.steps, false);
     table_share(table, ns, total);
-    table_cell(table, bar);
+    table_bar(table, ns, total);
   }
   return 0;
 }

@@ -13,9 +13,13 @@ size_t section_ops(struct table *table, const struct opgap_summary *s, const str
 size_t section_calls(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_causes(struct table *table, const struct opgap_sum_cause *causes, size_t count, uint64_t total,
                       const struct opgap_output_options *o);
+/* The same by cause alone. */
+size_t section_cause_sums(struct table *table, const struct opgap_sum_cause *causes, size_t count, uint64_t total);
 size_t section_thread_gaps(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_gpu_gaps(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_files(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+/* The same by folder, all operations together. */
+size_t section_folders(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_locks(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_processes(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_gpus(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);

@@ -13,7 +13,11 @@
 /* Length of the well-formed UTF-8 sequence at `at`, 0 if it is none. */
 static unsigned utf8_length(const unsigned char *at)
 {
-  unsigned length = at[0] < 0x80 ? 1 : at[0] >= 0xc2 && at[0] < 0xe0 ? 2 : (at[0] & 0xf0) == 0xe0 ? 3 : at[0] >= 0xf0 && at[0] < 0xf5 ? 4 : 0;
+  unsigned length = at[0] < 0x80                    ? 1
+                    : at[0] >= 0xc2 && at[0] < 0xe0 ? 2
+                    : (at[0] & 0xf0) == 0xe0        ? 3
+                    : at[0] >= 0xf0 && at[0] < 0xf5 ? 4
+                                                    : 0;
   for (unsigned i = 1; i < length; i++)
     if ((at[i] & 0xc0) != 0x80)
       return 0;
@@ -140,6 +144,14 @@ void table_share(struct table *table, uint64_t part, uint64_t whole)
     table_cell(table, "-");
   else
     table_format(table, "%.2f%%", 100.0 * (double)part / (double)whole);
+}
+
+void table_bar(struct table *table, uint64_t part, uint64_t whole)
+{
+  char bar[41] = "";
+  if (whole > 0 && part <= whole)
+    memset(bar, '#', (size_t)(40.0 * (double)part / (double)whole + 0.5));
+  table_cell(table, bar);
 }
 
 void table_end(struct table *table)

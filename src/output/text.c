@@ -124,10 +124,11 @@ static void head_steps(const struct page *p)
 static void head_cost(const struct page *p)
 {
   const struct opgap_sum_overhead *o = &p->s->overhead;
-  char cpu[32], calls[32], size[32];
+  char cpu[32], hooks[32], calls[32], size[32];
+  text_time(hooks, sizeof hooks, o->hook_ns);
   text_time(cpu, sizeof cpu, o->flusher_cpu_ns);
   text_bytes(size, sizeof size, p->s->stored_bytes);
-  line(p, "tracer", "%s CPU time to write the trace, %s hooked calls, %s on disk", cpu,
+  line(p, "tracer", "cost: %s CPU to write the trace, ~%s inside %s hooked calls; %s on disk", cpu, hooks,
        grouped(calls, sizeof calls, o->hooked_calls), size);
 }
 
@@ -136,7 +137,9 @@ static void head(const struct page *p)
   const struct opgap_summary *s = p->s;
   const struct opgap_sum_process *first = first_process(s);
   char records[32], lost[32], invalid[32];
-  fprintf(p->file, p->markdown ? "# opgap report\n\n" : p->o->colour ? "\033[1mopgap report\033[0m\n" : "opgap report\n");
+  fprintf(p->file, p->markdown    ? "# opgap report\n\n"
+                   : p->o->colour ? "\033[1mopgap report\033[0m\n"
+                                  : "opgap report\n");
   line(p, "trace", "%s%s", s->path, s->complete ? "" : "  (DAMAGED or incomplete, see below)");
   if (first != NULL) {
     line(p, "command", "%s", first->command);
@@ -233,7 +236,11 @@ static void thread_gaps(const struct page *p)
   }
   text_time(sum, sizeof sum, g->thread_ns);
   say(p, "%zu gaps, %s in all, by cause:%s", g->thread_count, sum, p->markdown ? "\n" : "");
-  size_t more = section_causes(&table, g->thread_by_cause, g->thread_cause_count, g->thread_ns, p->o);
+  size_t more = section_cause_sums(&table, g->thread_by_cause, g->thread_cause_count, g->thread_ns);
+  finish_table(p, &table, more, "causes");
+  fputc('\n', p->file);
+  say(p, "In detail:%s", p->markdown ? "\n" : "");
+  more = section_causes(&table, g->thread_by_cause, g->thread_cause_count, g->thread_ns, p->o);
   finish_table(p, &table, more, "causes");
   fputc('\n', p->file);
   say(p, "The longest:%s", p->markdown ? "\n" : "");
@@ -255,6 +262,10 @@ static void gpu(const struct page *p)
   text_time(least, sizeof least, g->gpu_min_ns);
   heading(p, "GPU idle gaps");
   say(p, "%zu gaps of at least %s, %s in all, by cause:%s", g->gpu_count, least, sum, p->markdown ? "\n" : "");
+  more = section_cause_sums(&table, g->gpu_by_cause, g->gpu_cause_count, g->gpu_ns);
+  finish_table(p, &table, more, "causes");
+  fputc('\n', p->file);
+  say(p, "In detail:%s", p->markdown ? "\n" : "");
   more = section_causes(&table, g->gpu_by_cause, g->gpu_cause_count, g->gpu_ns, p->o);
   finish_table(p, &table, more, "causes");
   text_time(waits[0], sizeof waits[0], g->host_wait_ns);
@@ -272,8 +283,11 @@ static void files(const struct page *p)
   struct table table;
   if (p->s->file_count == 0)
     return;
-  heading(p, "Files (time of calls on them)");
-  size_t more = section_files(&table, p->s, p->o);
+  heading(p, "Files (time of calls on them, all processes)");
+  size_t more = section_folders(&table, p->s, p->o);
+  finish_table(p, &table, more, "folders");
+  fputc('\n', p->file);
+  more = section_files(&table, p->s, p->o);
   finish_table(p, &table, more, "rows");
 }
 
@@ -283,8 +297,9 @@ static void memory(const struct page *p)
   char allocations[32], frees[32], bytes[32], rss[32], peak[32], live[32];
   heading(p, "Host memory");
   text_bytes(bytes, sizeof bytes, m->bytes_allocated);
-  say(p, "%s allocations (%llu failed) of %s in all, %s frees", grouped(allocations, sizeof allocations, m->allocations),
-      (unsigned long long)m->failed, bytes, grouped(frees, sizeof frees, m->frees));
+  say(p, "%s allocations (%llu failed) of %s in all, %s frees",
+      grouped(allocations, sizeof allocations, m->allocations), (unsigned long long)m->failed, bytes,
+      grouped(frees, sizeof frees, m->frees));
   if (m->peak_bytes != OPGAP_UNKNOWN) {
     text_bytes(peak, sizeof peak, m->peak_bytes);
     text_bytes(live, sizeof live, m->live_bytes);
