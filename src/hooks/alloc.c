@@ -71,12 +71,13 @@ OPGAP_COLD void *note_alloc(unsigned id, unsigned counter, uint64_t start, void 
   struct opgap_thread *thread = opgap_known_thread();
   if (thread == NULL)
     return block;
-  opgap_count_time(thread, counter, end - start);
+  if (start)
+    opgap_count_time(thread, counter, end - start);
   if (block == NULL)
     note_failed(counter, size);
   if (size >= opgap_settings->min_alloc)
     opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(block), block ? size : 0, block ? 0 : ENOMEM);
-  else if (opgap_alloc_threshold == 0)
+  else if (opgap_alloc_threshold == 0) /* one stamp is enough for these: start is 0, unless it was a resize */
     note_event(thread, id, end, block, block ? size : 0, block ? 0 : ENOMEM);
   return block;
 }
@@ -90,7 +91,7 @@ OPGAP_COLD void *note_alloc(unsigned id, unsigned counter, uint64_t start, void 
     if (thread == NULL)                                                                                                \
       return OPGAP_BOUND(name) ? opgap_real.name args : bootstrap_alloc(alignment, size);                              \
     opgap_count(thread, OPGAP_COUNTER_##name, size);                                                                   \
-    uint64_t start = opgap_ticks();                                                                                    \
+    uint64_t start = (size) < opgap_settings->min_alloc && opgap_alloc_threshold == 0 ? 0 : opgap_ticks();             \
     void *block = opgap_real.name args;                                                                                \
     return note_alloc(OPGAP_HOOK_ID_##name, OPGAP_COUNTER_##name, start, block, size);                                 \
   }                                                                                                                    \

@@ -184,6 +184,9 @@ void *opgap_real_memset(void *to, int byte, size_t size) OPGAP_HIDDEN;
 /* True between vfork and exec in the child, and so on the thread of the parent, which does not run then. */
 extern __thread bool opgap_in_vfork __attribute__((tls_model("initial-exec"))) OPGAP_HIDDEN;
 
+/* The program has created a thread. */
+extern bool opgap_threads OPGAP_HIDDEN;
+
 void opgap_process_prepare(void) OPGAP_HIDDEN; /* constructor */
 void opgap_thread_prepare(void) OPGAP_HIDDEN;  /* constructor */
 /* Called by the core at the end of each session's start, also in forked children. */

@@ -80,10 +80,9 @@ static inline bool is_clock(clockid_t clock)
     if (opgap_unlikely(thread == NULL || opgap_real.tries == NULL || opgap_real.name == NULL || !(valid) ||            \
                        (thread->counters[OPGAP_COUNTER_##name].calls + 1) % OPGAP_TIME_EVERY == 0))                    \
       return name##_slow args;                                                                                         \
+    int result = taken; /* counted after it: an atomic operation waits for the stores before it */                     \
     thread->counters[OPGAP_COUNTER_##name].calls++;                                                                    \
-    if (opgap_unlikely((taken) != 0))                                                                                  \
-      return name##_rest args;                                                                                         \
-    return 0;                                                                                                          \
+    return opgap_likely(result == 0) ? 0 : name##_rest args;                                                           \
   }
 
 /* The owner's thread id, as glibc keeps it; a hint: it may have changed. */
@@ -93,14 +92,19 @@ static inline uint64_t mutex_owner(const pthread_mutex_t *mutex)
 }
 
 /* glibc's trylock of a robust mutex that is not recoverable leaves it locked (lock does not), so a robust one is only
- * looked at: EBUSY if a living thread seems to hold it, else EINVAL, which means not tried. */
+ * looked at: EBUSY if a living thread seems to hold it, else EINVAL, which means not tried.
+ * glibc's lock, not its trylock, does without an atomic operation while there is one thread: a free mutex of this
+ * process alone can then be locked straight away. */
 static inline int try_mutex(pthread_mutex_t *mutex)
 {
-  enum { ROBUST = 16, OWNER_DIED = 0x40000000, OWNER = 0x3fffffff };
-  if (opgap_likely(!(__atomic_load_n(&mutex->__data.__kind, __ATOMIC_RELAXED) & ROBUST)))
-    return opgap_real.pthread_mutex_trylock(mutex);
+  enum { ROBUST = 16, SHARED = 128, OWNER_DIED = 0x40000000, OWNER = 0x3fffffff };
+  int kind = __atomic_load_n(&mutex->__data.__kind, __ATOMIC_RELAXED);
   int word = __atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED);
-  return (word & OWNER) && !(word & OWNER_DIED) ? EBUSY : EINVAL;
+  if (opgap_unlikely(kind & ROBUST))
+    return (word & OWNER) && !(word & OWNER_DIED) ? EBUSY : EINVAL;
+  if (!opgap_threads && word == 0 && !(kind & SHARED))
+    return opgap_real.pthread_mutex_lock(mutex);
+  return opgap_real.pthread_mutex_trylock(mutex);
 }
 
 #define MUTEX_HOOK(name, params, args, valid)                                                                          \

@@ -18,6 +18,8 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 int pthread_setname_np(pthread_t thread, const char *name);
 int prctl(int option, ...);
 
+bool opgap_threads;
+
 /* ---- launch records: a free list in pages that are never given back ---- */
 
 struct launch {
@@ -111,6 +113,7 @@ OPGAP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attribu
 {
   if (!OPGAP_BOUND(pthread_create))
     return EAGAIN;
+  opgap_threads = true;
   struct opgap_thread *self = opgap_active ? opgap_self() : NULL;
   if (self == NULL)
     return opgap_real.pthread_create(thread, attributes, start, argument);
