@@ -40,34 +40,48 @@ static bool read_dynamic(struct opgap_loaded *object, const ElfW(Dyn) * entry)
   return object->symbols && object->strings && object->gnu_hash;
 }
 
+/* Describes an entry of dl_iterate_phdr; false when it has no usable symbol table. */
+static bool describe(const struct dl_phdr_info *info, struct opgap_loaded *object)
+{
+  *object = (struct opgap_loaded){.base = info->dlpi_addr};
+  strncat(object->path, info->dlpi_name, sizeof object->path - 1);
+  for (unsigned i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+      return read_dynamic(object, (const void *)(object->base + info->dlpi_phdr[i].p_vaddr));
+  return false;
+}
+
 struct search {
-  const char *prefix;
+  const char *wanted; /* prefix of a file name, or a symbol */
   struct opgap_loaded *found;
 };
 
-static int match_object(struct dl_phdr_info *info, size_t size, void *argument)
+static int match_file(struct dl_phdr_info *info, size_t size, void *argument)
 {
   (void)size;
   const struct search *search = argument;
   const char *slash = strrchr(info->dlpi_name, '/');
   const char *file = slash ? slash + 1 : info->dlpi_name;
-  if (strncmp(file, search->prefix, strlen(search->prefix)) != 0)
-    return 0;
-  struct opgap_loaded *object = search->found;
-  object->base = info->dlpi_addr;
-  object->path[0] = 0;
-  strncat(object->path, info->dlpi_name, sizeof object->path - 1);
-  for (unsigned i = 0; i < info->dlpi_phnum; i++)
-    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-      return read_dynamic(object, (const void *)(object->base + info->dlpi_phdr[i].p_vaddr));
-  return 0;
+  return strncmp(file, search->wanted, strlen(search->wanted)) == 0 && describe(info, search->found);
+}
+
+static int match_symbol(struct dl_phdr_info *info, size_t size, void *argument)
+{
+  (void)size;
+  const struct search *search = argument;
+  return describe(info, search->found) && opgap_loaded_symbol(search->found, search->wanted) != NULL;
 }
 
 bool opgap_loaded_find(const char *prefix, struct opgap_loaded *found)
 {
-  *found = (struct opgap_loaded){0};
   struct search search = {prefix, found};
-  return dl_iterate_phdr(match_object, &search) == 1;
+  return dl_iterate_phdr(match_file, &search) == 1;
+}
+
+bool opgap_loaded_with(const char *symbol, struct opgap_loaded *found)
+{
+  struct search search = {symbol, found};
+  return dl_iterate_phdr(match_symbol, &search) == 1;
 }
 
 static uint32_t gnu_hash(const char *name)

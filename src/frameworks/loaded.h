@@ -23,6 +23,8 @@ struct opgap_loaded {
 uint64_t opgap_loaded_count(void);
 /* Finds the first loaded object whose file name begins with `prefix` ("libtorch_cpu.so"). */
 bool opgap_loaded_find(const char *prefix, struct opgap_loaded *found);
+/* Finds the first loaded object that defines this symbol. */
+bool opgap_loaded_with(const char *symbol, struct opgap_loaded *found);
 /* Address of a defined function or object, or NULL. */
 void *opgap_loaded_symbol(const struct opgap_loaded *object, const char *name);
 

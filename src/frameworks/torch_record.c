@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "frameworks/python.h"
 #include "record/raw.h"
 #include "record/record.h"
 #include "record/session.h"
@@ -48,6 +49,7 @@ struct block {
   _Atomic uint32_t stale; /* ranges of this thread that ended elsewhere; ordering S */
   uint32_t stale_seen;    /* `stale` when the owner last looked */
   _Alignas(64) struct cached_name names[NAME_SLOTS];
+  struct opgap_python_cache python; /* touched only with OPGAP_STACKS=python */
 };
 
 #define RANGE_COUNT 4096u
@@ -70,6 +72,7 @@ static struct {
   const char *(*name)(opgap_torch_function *);
   uint8_t (*is_async)(opgap_torch_function *);
   unsigned sequence_offset;
+  bool python_stacks;
   struct block *blocks; /* BLOCK_COUNT, or NULL */
 } torch;
 static _Atomic bool announce_late;
@@ -221,11 +224,11 @@ static inline bool wanted(unsigned scope)
 }
 
 static void *begin_range(opgap_torch_function *function, unsigned scope, struct opgap_thread *thread,
-                         struct block *block, uint32_t name)
+                         struct block *block, uint32_t name, uint32_t stack)
 {
   struct range *range = take_range();
   if (range == NULL) { /* as an operator: right as long as it ends where it began */
-    opgap_op_begin(name, scope, (uint64_t)(uintptr_t)function, 0);
+    opgap_op_begin(name, scope, (uint64_t)(uintptr_t)function, stack);
     return &recorded;
   }
   bool asynchronous = torch.is_async(function) & 1;
@@ -237,11 +240,11 @@ static void *begin_range(opgap_torch_function *function, unsigned scope, struct 
   range->pid = opgap_session_pid();
   range->name = name;
   range->scope = scope;
-  range->stack = 0;
+  range->stack = stack;
   range->start = opgap_ticks();
   atomic_store_explicit(&range->tag, tag, memory_order_relaxed);
   if (!asynchronous)
-    opgap_op_begin(name, scope, tag, range->stack);
+    opgap_op_begin(name, scope, tag, stack);
   return range;
 }
 
@@ -256,10 +259,11 @@ static inline void **begin(void **context, opgap_torch_function *function, unsig
   struct block *block = block_of(thread);
   look_for_stale_ops(thread, block);
   uint32_t name = intern(block, torch.name(function));
+  uint32_t stack = torch.python_stacks && block ? opgap_python_where(&block->python) : 0;
   if (scope == OPGAP_SCOPE_USER || scope == OPGAP_SCOPE_TORCHSCRIPT) {
-    *context = begin_range(function, scope, thread, block, name);
+    *context = begin_range(function, scope, thread, block, name, stack);
   } else {
-    opgap_op_begin(name, scope, (uint64_t)(uintptr_t)function, 0);
+    opgap_op_begin(name, scope, (uint64_t)(uintptr_t)function, stack);
     *context = &recorded;
   }
   return context;
@@ -343,6 +347,7 @@ void opgap_torch_record_start(const struct opgap_torch_api *api, unsigned sequen
   torch.name = api->name;
   torch.is_async = api->is_async;
   torch.sequence_offset = sequence_offset;
+  torch.python_stacks = opgap_settings->stacks == OPGAP_STACKS_PYTHON || opgap_settings->stacks == OPGAP_STACKS_BOTH;
   map_blocks();
   atomic_store(&announce_late, late);
   for (unsigned scope = 0; scope < OPGAP_SCOPE_COUNT; scope++) {

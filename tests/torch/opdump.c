@@ -4,7 +4,7 @@
  *   op PID NAME SCOPE CALLS SELF_NS TOTAL_NS SEQUENCES ALLOCS STACKS TWINS DEPTH    for each process, name and scope
  *   range ..., step ...                                                              the same, of markers
  *   thread PID TID NAME RECORDS / notice PID TEXT / process PID ENDED LOST INVALID
- *   stack PID TEXT                                           with -s NAME: for each record of that op
+ *   stack PID NAME TEXT                                      with -s: for each op record
  * SEQUENCES and STACKS: records that have one.  TWINS: records whose only child has the same name (torch.profiler's
  * key_averages drops the child).  DEPTH: the largest depth.
  *
@@ -27,7 +27,7 @@ struct total {
 
 static struct total *totals;
 static size_t total_count, total_room;
-static const char *stack_of; /* -s */
+static bool print_stacks; /* -s */
 
 static struct total *find_total(unsigned process, uint64_t name, uint32_t event, uint32_t scope)
 {
@@ -95,9 +95,9 @@ static void take_op(const struct opgap_trace *trace, unsigned process, const str
   if (record->depth > total->depth)
     total->depth = record->depth;
   leave_orphan((struct orphan){record->start_ns, duration, name, record->depth});
-  if (stack_of && strcmp(opgap_trace_name(trace, process, record->field[0], NULL), stack_of) == 0)
-    printf("stack\t%d\t%s\n", opgap_trace_process(trace, process)->pid,
-           opgap_trace_name(trace, process, record->field[5], NULL));
+  if (print_stacks)
+    printf("stack\t%d\t%s\t%s\n", opgap_trace_process(trace, process)->pid,
+           opgap_trace_name(trace, process, name, NULL), opgap_trace_name(trace, process, record->field[5], NULL));
 }
 
 static void take_stream(const struct opgap_trace *trace, unsigned process, unsigned stream)
@@ -151,13 +151,13 @@ static void take_process(const struct opgap_trace *trace, unsigned process)
 int main(int argc, char **argv)
 {
   char error[512];
-  if (argc == 4 && strcmp(argv[1], "-s") == 0) {
-    stack_of = argv[2];
-    argv += 2;
-    argc -= 2;
+  if (argc == 3 && strcmp(argv[1], "-s") == 0) {
+    print_stacks = true;
+    argv++;
+    argc--;
   }
   if (argc != 2) {
-    fprintf(stderr, "usage: opdump [-s NAME] TRACE\n");
+    fprintf(stderr, "usage: opdump [-s] TRACE\n");
     return 2;
   }
   struct opgap_trace *trace = opgap_trace_open(argv[1], error, sizeof error);

@@ -120,6 +120,32 @@ def off():
     check_equal("ops", dict(trace.calls(run.pid)), {})
 
 
+def line_of(text):
+    with open(TRAIN) as source:
+        found = [number for number, line in enumerate(source, 1) if text in line]
+    check_equal("lines with %r" % text, len(found), 1)
+    return found[0]
+
+
+def lines():
+    """OPGAP_STACKS=python: ops carry the line of the training that ran them, in workers and backward too."""
+    run = run_traced(TRACER, [PYTHON, TRAIN], {"OPGAP_STACKS": "python", "WORKERS": "2"})
+    check(run.status == 0, "the traced training failed (%d): %s" % (run.status, run.errors))
+    check_equal("what the tracer says", [l for l in run.errors.splitlines() if l.startswith("opgap")], [])
+    trace = Trace(OPDUMP, run.folder, stacks=True)
+    remove(run)
+    places = {}
+    for pid, name, place in trace.stacks:
+        places.setdefault((pid == run.pid, name), set()).add(place)
+    for in_main, name, text, function in (
+            (True, "forward", 'record_function("forward")', "train"), (True, "aten::addmm", "model(samples)", "train"),
+            (True, "AddmmBackward0", "loss.backward()", "train"), (True, "Optimizer.step#Adam.step",
+                                                                    "optimizer.step()", "train"),
+            (False, "aten::mul", ".mul(2.0)", "Doubling.__getitem__")):
+        check_equal("places of " + name, places.get((in_main, name)),
+                    {"%s:%d %s" % (TRAIN, line_of(text), function)})
+
+
 def threads():
     """Python threads, autograd inside a thread, TorchScript functions that are suspended and go on elsewhere."""
     run = run_traced(TRACER, [PYTHON, os.path.join(HERE, "threads.py")])
@@ -134,4 +160,4 @@ def threads():
     check_equal("invalid records", trace.processes[run.pid]["invalid"], 0)
 
 
-main({"calls": calls, "workers": workers, "together": together, "off": off, "threads": threads}, sys.argv[4:])
+main({"calls": calls, "workers": workers, "together": together, "off": off, "threads": threads, "lines": lines}, sys.argv[4:])

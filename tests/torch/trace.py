@@ -26,8 +26,8 @@ def check_equal(what, got, expected):
 class Trace:
     """What opdump printed: ops[pid][(kind, name, scope)], processes, notices, stacks."""
 
-    def __init__(self, opdump, folder, stack_of=None):
-        command = [opdump] + (["-s", stack_of] if stack_of else []) + [folder]
+    def __init__(self, opdump, folder, stacks=False):
+        command = [opdump] + (["-s"] if stacks else []) + [folder]
         text = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.decode("utf-8", "replace")
         self.ops, self.processes, self.notices, self.stacks = {}, {}, [], []
         for line in text.splitlines():
@@ -40,7 +40,7 @@ class Trace:
             elif kind == "notice":
                 self.notices.append((pid, rest[0]))
             elif kind == "stack":
-                self.stacks.append((pid, rest[0] if rest else ""))
+                self.stacks.append((pid, rest[0], rest[1]))
 
     def calls(self, pid, kind="op"):
         """Calls by name, over all scopes."""
