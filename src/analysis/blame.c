@@ -58,6 +58,8 @@ static void add_piece(struct causes *causes, struct cause_key key, uint32_t exam
     return;
   if (causes->data_loading && key.cause != OPGAP_CAUSE_UNKNOWN)
     key.cause = OPGAP_CAUSE_DATA_LOADING;
+  else if (causes->lock_depth > 0 && key.cause != OPGAP_CAUSE_UNKNOWN)
+    key.cause = OPGAP_CAUSE_LOCK;
   for (unsigned i = 0; i < causes->count && row == NULL; i++)
     if (same_key(&causes->at[i].key, &key))
       row = &causes->at[i];
