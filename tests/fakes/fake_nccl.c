@@ -69,7 +69,7 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, int type, i
   uint64_t bytes = count * type_bytes(type);
   if (from != to)
     fake_copy_bytes(to, from, bytes);
-  return collective("_Z40ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE", bytes, stream);
+  return collective("_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE", bytes, stream);
 }
 FAKE_EXPORT ncclResult_t ncclAllGather(const void *from, void *to, size_t count, int type,
                                        struct communicator *communicator, void *stream);
@@ -80,7 +80,7 @@ ncclResult_t ncclAllGather(const void *from, void *to, size_t count, int type, s
   uint64_t bytes = count * type_bytes(type);
   if (from != to)
     fake_copy_bytes(to, from, bytes);
-  return collective("_Z32ncclDevKernel_AllGather_RING_LL24ncclDevKernelArgsStorageILm4096EE", bytes, stream);
+  return collective("_Z31ncclDevKernel_AllGather_RING_LL24ncclDevKernelArgsStorageILm4096EE", bytes, stream);
 }
 FAKE_EXPORT ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, int type, int root,
                                        struct communicator *communicator, void *stream);
@@ -91,5 +91,5 @@ ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, int type, i
   uint64_t bytes = count * type_bytes(type);
   if (from != to)
     fake_copy_bytes(to, from, bytes);
-  return collective("_Z32ncclDevKernel_Broadcast_RING_LL24ncclDevKernelArgsStorageILm4096EE", bytes, stream);
+  return collective("_Z31ncclDevKernel_Broadcast_RING_LL24ncclDevKernelArgsStorageILm4096EE", bytes, stream);
 }

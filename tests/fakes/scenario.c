@@ -6,6 +6,7 @@
  * on the same clock), so that a test can compare the report with the truth.
  */
 #include "cuda_subset.h"
+#include "opgap/opgap.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -93,7 +94,7 @@ static void *holder(void *unused)
   while (sem_wait(&take) == 0 && !stop) {
     pthread_mutex_lock(&mutex);
     sem_post(&taken);
-    compute_ns(gap_ns);
+    sleep_ns(gap_ns);
     pthread_mutex_unlock(&mutex);
   }
   return unused;
@@ -129,14 +130,17 @@ static void *reader(void *unused)
     pthread_mutex_unlock(&queue_mutex);
   }
 }
+/* The wait for a batch bears the name that PyTorch gives it. */
 static void between_data(void)
 {
+  opgap_range_push("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
   pthread_mutex_lock(&queue_mutex);
   queue_length = 0;
   pthread_cond_signal(&queue_empty);
   while (queue_length == 0)
     pthread_cond_wait(&queue_filled, &queue_mutex);
   pthread_mutex_unlock(&queue_mutex);
+  opgap_range_pop();
 }
 static pid_t start_storage(void)
 {

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """The GPU side of the tracer on the fake GPU: programs with a known truth, one case an argument.
 
-    test_fake.py LIBOPGAP FAKES TRACE_DUMP [CASE]        without CASE: all of them
+    test_fake.py LIBOPGAP FAKES TRACE_DUMP OPGAP [CASE]        without CASE: all of them
 
-LIBOPGAP: libopgap.so; FAKES: folder of the built fakes; TRACE_DUMP: the record printer.  Exit status 1: a case failed.
+LIBOPGAP: libopgap.so; FAKES: folder of the built fakes; TRACE_DUMP: the record printer; OPGAP: the command.  Exit
+status 1: a case failed.
 """
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 
-LIBOPGAP, FAKES, DUMP = map(os.path.abspath, sys.argv[1:4])
+LIBOPGAP, FAKES, DUMP, OPGAP = map(os.path.abspath, sys.argv[1:5])
 
 
 class Record:
@@ -51,6 +53,10 @@ class Run:
                     self.gpu_status.append(line.split("gpu_status=", 1)[1])
                 else:
                     self.records.append(Record(line))
+            report = subprocess.run([OPGAP, "report", "--format", "json", env["OPGAP_OUT"]], capture_output=True,
+                                    text=True, timeout=60)
+            expect(report.returncode, 0, "the report: " + report.stderr)
+            self.report = json.loads(report.stdout)
         shutil.rmtree(folder)
 
     def of(self, event):
@@ -82,6 +88,24 @@ def expect_within(seen, wanted, tolerance, what):
 def scenario(name, *arguments, generation=12, **environment):
     program = {11: "gpu_scenario_11", 12: "gpu_scenario"}[generation]
     return Run([os.path.join(FAKES, program), name, *map(str, arguments)], generation, **environment)
+
+
+def check_gaps(run, cause, truth_ns):
+    """The gaps are what lies between the kernels, their causes add up, and `cause` has the known time within 1 %."""
+    kernels = sorted(run.of("kernel"), key=lambda k: k.start)
+    between = [b.start - a.end for a, b in zip(kernels, kernels[1:])]
+    gaps = run.report["idle_gaps"]
+    expect(gaps["gpu_ns"], sum(ns for ns in between if ns >= 20000), "sum of the gaps")
+    expect(gaps["gpu_count"], sum(ns >= 20000 for ns in between), "number of gaps")
+    by_cause = {}
+    for row in gaps["gpu_by_cause"]:
+        by_cause[row["cause"]] = by_cause.get(row["cause"], 0) + row["ns"]
+    expect(sum(by_cause.values()), gaps["gpu_ns"], "the causes add up to the gaps")
+    for gap in gaps["gpu"]:
+        expect(sum(row["ns"] for row in gap["causes"]), gap["duration_ns"], "the causes of one gap add up to it")
+    expect_within(by_cause.get(cause, 0), truth_ns, truth_ns // 100, "time of \"%s\" in %s" % (cause, by_cause))
+    expect(max(by_cause, key=by_cause.get), cause, "the largest cause")
+    return {(row["cause"], row["detail"]) for row in gaps["gpu_by_cause"]}
 
 
 def lost(run, reason):
@@ -290,6 +314,61 @@ def case_nccl():
     check_joined(run)
 
 
+def case_gap_sleep():
+    run = scenario("sleep", 20, 5000)
+    expect(("sleep", "nanosleep") in check_gaps(run, "sleep", run.said("gap_ns")[0]), True, "detail")
+
+
+def case_gap_lock():
+    run = scenario("lock", 20, 10000)
+    details = check_gaps(run, "lock", run.said("gap_ns")[0])
+    expect(("lock", "thread holder: nanosleep") in details, True, "who held the lock: %s" % details)
+
+
+def case_gap_data():
+    run = scenario("data", 20, 10000)
+    check_gaps(run, "data loading", run.said("gap_ns")[0])
+
+
+def case_gap_alloc():
+    run = scenario("alloc", 20, FAKE_MALLOC_NS="5000000")
+    details = check_gaps(run, "allocation", run.said("gap_ns")[0])
+    expect(("allocation", "in cudaMalloc") in details, True, "which call: %s" % details)
+
+
+def case_gap_sync():
+    """A synchronisation after each kernel bares the launch latency, here made 2 ms."""
+    run = scenario("sync", 20, FAKE_LAUNCH_NS="2000000")
+    kernels = sorted(run.of("kernel"), key=lambda k: k.start)
+    bared = sum(b.start - a.end for a, b in zip(kernels, kernels[1:]))
+    expect(bared >= 19 * 2000000, True, "the latency shows")
+    check_gaps(run, "synchronisation", bared)
+
+
+def case_gap_compute():
+    run = scenario("compute", 20, 5000)
+    gaps = run.report["idle_gaps"]
+    own = sum(row["ns"] for row in gaps["gpu_by_cause"] if row["detail"] == "own code, no call")
+    truth = run.said("gap_ns")[0]
+    expect_within(own, truth, truth // 100, "time of the program's own code")
+
+
+def case_gap_allreduce():
+    """A collective that nothing hides keeps the device busy: exposed communication, no gap."""
+    run = scenario("allreduce", 20, FAKE_NCCL_NS="3000000")
+    gpu = run.report["gpu"][0]
+    expect(gpu["communication_ns"], 20 * 3000000, "collectives")
+    expect(gpu["exposed_communication_ns"], 20 * 3000000, "exposed collectives")
+    expect(gpu["busy_ns"], 20 * (3000000 + 1000000), "busy")
+    expect(run.report["verdict"]["bound_by"], "communication", "verdict")
+
+
+def case_gap_none():
+    """Kernels queued behind each other leave no gap, however slow the host."""
+    run = scenario("running", 20)
+    expect(run.report["idle_gaps"]["gpu_count"], 0, "gaps")
+
+
 def nvtx(program):
     run = Run([program])
     expect(run.out.splitlines(), ["levels 0 1 0 1", "pops 1 0 1 0 -2"], "what NVTX returned")
@@ -327,7 +406,7 @@ def case_untouched():
 
 def main():
     cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
-    chosen = sys.argv[4:] or list(cases)
+    chosen = sys.argv[5:] or list(cases)
     failed = 0
     for name in chosen:
         try:
