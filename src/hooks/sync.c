@@ -6,6 +6,9 @@
  *           plain call would have given for every type of lock. */
 #include "hooks/hooks.h"
 
+#define OPGAP_COUNTED(group, flags, type, name, params, ...) type name params;
+#include "hooks/hooks.def"
+
 OPGAP_COLD void note_failed(unsigned counter)
 {
   struct opgap_thread *thread = opgap_known_thread();
@@ -195,3 +198,45 @@ SEM_HOOK(sem_wait, (sem_t * sem), (sem), true)
 SEM_HOOK(sem_timedwait, (sem_t * sem, const struct timespec *until), (sem, until), is_time(until))
 SEM_HOOK(sem_clockwait, (sem_t * sem, clockid_t clock, const struct timespec *until), (sem, clock, until),
          is_clock(clock) && is_time(until))
+
+/* ---- wake-ups ---- */
+
+/* A wake-up is counted; if somebody waits it is an edge as well, stamped before the call, so that it precedes the
+ * waking.  Programs signal far more often than somebody waits (Python's GIL). */
+#define WAKE_HOOK(name, params, object, waits)                                                                         \
+  OPGAP_COLD int name##_slow params                                                                                    \
+  {                                                                                                                    \
+    if (!OPGAP_BOUND(name))                                                                                            \
+      return OPGAP_MISSING(int);                                                                                       \
+    struct opgap_thread *thread = OPGAP_ENTER(sync);                                                                   \
+    if (thread) {                                                                                                      \
+      opgap_count(thread, OPGAP_COUNTER_##name, 0);                                                                    \
+      if (waits)                                                                                                       \
+        opgap_point(thread, OPGAP_HOOK_ID_##name, OPGAP_ADDRESS(object), 0, 0);                                        \
+    }                                                                                                                  \
+    return opgap_real.name(object);                                                                                    \
+  }                                                                                                                    \
+  OPGAP_EXPORT int name params                                                                                         \
+  {                                                                                                                    \
+    struct opgap_thread *thread = OPGAP_ENTER_FAST(sync);                                                              \
+    if (opgap_unlikely(thread == NULL || opgap_real.name == NULL || (waits)))                                          \
+      return name##_slow(object);                                                                                      \
+    thread->counters[OPGAP_COUNTER_##name].calls++;                                                                    \
+    return opgap_real.name(object);                                                                                    \
+  }
+
+/* glibc's count of waiters, since 2.25: above the three flag bits of __wrefs. */
+static inline bool cond_waited(pthread_cond_t *cond)
+{
+  return __atomic_load_n(&cond->__data.__wrefs, __ATOMIC_RELAXED) >> 3 != 0;
+}
+
+/* glibc's semaphore, since 2.21: the value, then the number of waiters. */
+static inline bool sem_waited(sem_t *sem)
+{
+  return __atomic_load_n((unsigned *)sem + 1, __ATOMIC_RELAXED) != 0;
+}
+
+WAKE_HOOK(pthread_cond_signal, (pthread_cond_t * cond), cond, cond_waited(cond))
+WAKE_HOOK(pthread_cond_broadcast, (pthread_cond_t * cond), cond, cond_waited(cond))
+WAKE_HOOK(sem_post, (sem_t * sem), sem, sem_waited(sem))
