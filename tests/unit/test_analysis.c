@@ -1,0 +1,569 @@
+/* The analysis on traces made up in memory: every figure is known beforehand. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/internal.h"
+#include "fake_source.h"
+
+#define US 1000ull
+
+static unsigned p, t; /* the process and thread that most tests use */
+
+static void setup(void)
+{
+  fake_reset();
+  p = fake_process(100, 1, "python train.py");
+  t = fake_thread(p, 100, "python");
+}
+
+static const struct opgap_sum_op *op_named(const struct opgap_summary *s, const char *name, enum opgap_op_kind kind)
+{
+  for (size_t i = 0; i < s->op_count; i++)
+    if (strcmp(s->ops[i].name, name) == 0 && s->ops[i].kind == kind)
+      return &s->ops[i];
+  ck_abort_msg("no op %s", name);
+}
+
+static const struct opgap_sum_call *call_named(const struct opgap_summary *s, const char *name)
+{
+  for (size_t i = 0; i < s->call_count; i++)
+    if (strcmp(s->calls[i].name, name) == 0)
+      return &s->calls[i];
+  ck_abort_msg("no call %s", name);
+}
+
+static uint64_t causes_sum(const struct opgap_sum_cause *causes, size_t count)
+{
+  uint64_t sum = 0;
+  for (size_t i = 0; i < count; i++)
+    sum += causes[i].ns;
+  return sum;
+}
+
+static uint64_t cause_ns(const struct opgap_sum_cause *causes, size_t count, enum opgap_cause cause, const char *detail)
+{
+  for (size_t i = 0; i < count; i++)
+    if (causes[i].cause == cause && strcmp(causes[i].detail, detail) == 0)
+      return causes[i].ns;
+  return 0;
+}
+
+/* ---- ops ---- */
+
+START_TEST(test_self_total_blocked)
+{
+  /* outer [0,100] holds inner [10,40] and a read [50,70]; inner holds a read [15,20] */
+  fake_file_call(p, t, 2, FAKE_READ, 1015, 1020, "/a", 5);
+  fake_op(p, t, 1, 1010, 1040, "aten::inner", 2, 20);
+  fake_file_call(p, t, 1, FAKE_READ, 1050, 1070, "/a", 7);
+  fake_op(p, t, 0, 1000, 1100, "aten::outer", 5, 50);
+  struct opgap_summary *s = fake_analyse(NULL);
+  const struct opgap_sum_op *outer = op_named(s, "aten::outer", OPGAP_OP_TORCH);
+  const struct opgap_sum_op *inner = op_named(s, "aten::inner", OPGAP_OP_TORCH);
+  ck_assert_uint_eq(outer->calls, 1);
+  ck_assert_uint_eq(outer->self_cpu_ns, 70 * US);
+  ck_assert_uint_eq(outer->total_cpu_ns, 100 * US);
+  ck_assert_uint_eq(outer->blocked_ns, 25 * US);
+  ck_assert_uint_eq(outer->alloc_count, 5);
+  ck_assert_uint_eq(outer->alloc_bytes, 50);
+  ck_assert_uint_eq(outer->self_gpu_ns, OPGAP_UNKNOWN);
+  ck_assert_uint_eq(inner->self_cpu_ns, 30 * US);
+  ck_assert_uint_eq(inner->blocked_ns, 5 * US);
+  const struct opgap_sum_op *read = op_named(s, "read", OPGAP_OP_CALL);
+  ck_assert_uint_eq(read->calls, 2);
+  ck_assert_uint_eq(read->self_cpu_ns, 25 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_only_child_of_same_name_is_no_row)
+{
+  /* as torch.profiler: to > to > copy counts `to` once, with the outer's time */
+  fake_op(p, t, 2, 1020, 1030, "aten::copy_", 0, 0);
+  fake_op(p, t, 1, 1010, 1040, "aten::to", 3, 30);
+  fake_op(p, t, 0, 1000, 1050, "aten::to", 4, 40);
+  /* two children of the same name stay */
+  fake_op(p, t, 1, 2010, 2020, "aten::to", 0, 0);
+  fake_op(p, t, 1, 2020, 2030, "aten::to", 0, 0);
+  fake_op(p, t, 0, 2000, 2040, "aten::to", 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  const struct opgap_sum_op *to = op_named(s, "aten::to", OPGAP_OP_TORCH);
+  ck_assert_uint_eq(to->calls, 1 + 3);
+  ck_assert_uint_eq(to->self_cpu_ns, (40 + 40) * US);
+  ck_assert_uint_eq(to->total_cpu_ns, (50 + 60) * US);
+  ck_assert_uint_eq(to->alloc_count, 4);
+  ck_assert_uint_eq(to->alloc_bytes, 40);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_profiler_steps_are_one_row)
+{
+  fake_user_op(p, t, 0, 1000, 1100, "ProfilerStep#1");
+  fake_user_op(p, t, 0, 1100, 1300, "ProfilerStep#2");
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(op_named(s, "ProfilerStep*", OPGAP_OP_TORCH)->calls, 2);
+  ck_assert_str_eq(s->steps.source, "ProfilerStep");
+  ck_assert_uint_eq(s->steps.count, 2);
+  ck_assert_uint_eq(s->steps.durations_ns[1], 200 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_orphans_go_to_the_next_op)
+{
+  /* the record of the op at depth 1 was lost: its child counts for the op above */
+  fake_op(p, t, 2, 1010, 1020, "aten::leaf", 0, 0);
+  fake_op(p, t, 0, 1000, 1100, "aten::root", 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(op_named(s, "aten::root", OPGAP_OP_TORCH)->self_cpu_ns, 90 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* ---- calls, memory, files ---- */
+
+START_TEST(test_counters_count_all_calls)
+{
+  /* 10 calls, of which one has a span of 50 us; 2 of the others were timed with 400 ns together */
+  fake_call(p, t, 0, FAKE_MALLOC, 1000, 1050, 0x1000, 4096, 0);
+  fake_counter(p, t, FAKE_MALLOC, 1100, 6, 600, 0, 1, 100);
+  fake_counter(p, t, FAKE_MALLOC, 1200, 10, 5000, 1, 2, 400);
+  fake_counter(p, t, FAKE_FREE, 1200, 8, 0, 0, 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  const struct opgap_sum_call *malloc_ = call_named(s, "malloc");
+  ck_assert_uint_eq(malloc_->calls, 10);
+  ck_assert_uint_eq(malloc_->bytes, 5000);
+  ck_assert_uint_eq(malloc_->failed, 1);
+  ck_assert_uint_eq(malloc_->time_ns, 50 * US + 9 * 200);
+  ck_assert(malloc_->estimated);
+  ck_assert_uint_eq(call_named(s, "free")->time_ns, OPGAP_UNKNOWN); /* never timed: not 0 */
+  ck_assert_uint_eq(s->memory.allocations, 10);
+  ck_assert_uint_eq(s->memory.frees, 8);
+  ck_assert_uint_eq(s->memory.failed, 1);
+  ck_assert_uint_eq(s->memory.bytes_allocated, 5000);
+  ck_assert_uint_eq(s->memory.live_bytes, OPGAP_UNKNOWN);
+  ck_assert_uint_eq(s->memory.peak_bytes, OPGAP_UNKNOWN);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_counters_of_threads_add_up)
+{
+  unsigned second = fake_thread(p, 101, "other");
+  fake_counter(p, t, FAKE_MALLOC, 1100, 6, 60, 0, 0, 0);
+  fake_counter(p, second, FAKE_MALLOC, 1200, 4, 40, 0, 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(call_named(s, "malloc")->calls, 10);
+  ck_assert_uint_eq(s->processes[0].allocations, 10);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_live_and_peak_with_every_allocation)
+{
+  fake_setting(p, "OPGAP_ALLOC", "events");
+  fake_call(p, t, 0, FAKE_MALLOC, 1000, 1000, 0x1000, 1600, 0);
+  fake_call(p, t, 0, FAKE_MALLOC, 1010, 1010, 0x2000, 3200, 0);
+  fake_call(p, t, 0, FAKE_FREE, 1020, 1020, 0x1000, 0, 0);
+  fake_call(p, t, 0, FAKE_FREE, 1030, 1030, 0x9000, 0, 0); /* a block from before the trace */
+  fake_call(p, t, 0, FAKE_MALLOC, 1040, 1040, 0x1000, 160, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->memory.peak_bytes, 4800);
+  ck_assert_uint_eq(s->memory.live_bytes, 3360);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_files_by_operation)
+{
+  fake_file_call(p, t, 0, FAKE_OPEN, 1000, 1010, "/data/a", 3);
+  fake_file_call(p, t, 0, FAKE_READ, 1010, 1040, "/data/a", 100);
+  fake_file_call(p, t, 0, FAKE_READ, 1040, 1050, "/data/a", 50);
+  fake_call(p, t, 0, FAKE_READ, 1050, 1060, fake_name(p, "/data/a"), 0, 5);
+  fake_file_call(p, t, 0, FAKE_READ, 1060, 1070, "pipe:[7]", 9); /* no file */
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->file_count, 2);
+  ck_assert_str_eq(s->files[0].operation, "read");
+  ck_assert_uint_eq(s->files[0].calls, 3);
+  ck_assert_uint_eq(s->files[0].bytes, 150);
+  ck_assert_uint_eq(s->files[0].time_ns, 50 * US);
+  ck_assert_uint_eq(s->files[0].failed, 1);
+  ck_assert_str_eq(s->files[1].operation, "open");
+  ck_assert_uint_eq(s->processes[0].read_bytes, 150);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_lock_and_holder)
+{
+  unsigned second = fake_thread(p, 101, "holder");
+  fake_call(p, second, 0, FAKE_MUTEX_UNLOCK, 3990, 3990, 0xabc, 0, 0);
+  fake_call(p, t, 0, FAKE_MUTEX_LOCK, 1000, 4000, 0xabc, 0, 0);
+  fake_counter(p, t, FAKE_MUTEX_LOCK, 5000, 8, 0, 0, 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->lock_count, 1);
+  ck_assert_uint_eq(s->locks[0].waits, 1);
+  ck_assert_uint_eq(s->locks[0].wait_ns, 3000 * US);
+  ck_assert_str_eq(s->locks[0].held_by, "thread 101 (holder)");
+  ck_assert_uint_eq(call_named(s, "pthread_mutex_lock")->calls, 8);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* ---- steps ---- */
+
+static void training_steps(unsigned count)
+{
+  for (unsigned i = 0; i < count; i++) {
+    uint64_t at = 1000 + 1000 * (uint64_t)i;
+    fake_user_op(p, t, 0, at, at + 100, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+    fake_op(p, t, 0, at + 100, at + 600, "aten::conv2d", 0, 0);
+    fake_user_op(p, t, 0, at + 700, at + 900, "Optimizer.step#SGD.step");
+  }
+}
+
+START_TEST(test_optimizer_steps)
+{
+  training_steps(20);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_str_eq(s->steps.source, "Optimizer.step");
+  ck_assert_uint_eq(s->steps.count, 20);
+  ck_assert_uint_eq(s->steps.durations_ns[0], 900 * US); /* from the first op on */
+  ck_assert_uint_eq(s->steps.durations_ns[1], 1000 * US);
+  ck_assert_uint_eq(s->steps.skipped, 1);
+  ck_assert_uint_eq(s->steps.median_ns, 1000 * US);
+  ck_assert_uint_eq(s->steps.p95_ns, 1000 * US);
+  ck_assert_uint_eq(s->breakdown.steps, 19);
+  ck_assert_uint_eq(s->breakdown.class_ns[OPGAP_CLASS_DATALOADER], 19 * 100 * US);
+  ck_assert_uint_eq(s->breakdown.class_ns[OPGAP_CLASS_CPU_EXEC], 19 * 700 * US);
+  ck_assert_uint_eq(s->breakdown.class_ns[OPGAP_CLASS_OTHER], 19 * 200 * US);
+  ck_assert_int_eq(s->processes[0].role, OPGAP_ROLE_TRAINER);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_two_optimizers_are_one_step)
+{
+  for (uint64_t i = 0; i < 4; i++) {
+    uint64_t at = 1000 + 1000 * i;
+    fake_op(p, t, 0, at, at + 500, "autograd::engine::evaluate_function: AddBackward0", 0, 0);
+    fake_user_op(p, t, 0, at + 600, at + 700, "Optimizer.step#Adam.step");
+    fake_user_op(p, t, 0, at + 700, at + 800, "Optimizer.step#SGD.step");
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->steps.count, 4);
+  ck_assert_uint_eq(s->steps.durations_ns[3], 1000 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_opgap_step_is_first_choice)
+{
+  training_steps(5);
+  for (uint64_t i = 0; i < 3; i++)
+    fake_step(p, t, 10000 + i * 50);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_str_eq(s->steps.source, "opgap_step");
+  ck_assert_uint_eq(s->steps.count, 3);
+  ck_assert_uint_eq(s->steps.durations_ns[2], 50 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_window_of_steps)
+{
+  training_steps(20);
+  fake_counter(p, t, FAKE_MALLOC, 30000, 7, 0, 0, 0, 0);
+  struct opgap_analysis_options options = {.steps_given = true, .first_step = 5, .last_step = 9};
+  struct opgap_summary *s = fake_analyse(&options);
+  ck_assert_uint_eq(s->steps.count, 5);
+  ck_assert_uint_eq(s->steps.skipped, 0);
+  ck_assert_uint_eq(op_named(s, "aten::conv2d", OPGAP_OP_TORCH)->calls, 5);
+  ck_assert_uint_eq(op_named(s, "Optimizer.step#SGD.step", OPGAP_OP_TORCH)->calls, 5);
+  ck_assert_uint_eq(s->breakdown.steps, 5);
+  ck_assert_uint_eq(s->memory.allocations, 0); /* counted after the window */
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_window_that_is_not_there)
+{
+  training_steps(3);
+  struct opgap_analysis_options options = {.steps_given = true, .first_step = 3, .last_step = 4};
+  struct opgap_source source = fake_source();
+  char error[256] = "";
+  ck_assert_ptr_null(opgap_analyse(&source, &options, error, sizeof error));
+  ck_assert_str_eq(error, "--steps 3:4: this trace has steps 0 to 2");
+}
+END_TEST
+
+START_TEST(test_no_steps)
+{
+  fake_op(p, t, 0, 1000, 1100, "aten::add", 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_str_eq(s->steps.source, "none");
+  ck_assert_uint_eq(s->steps.median_ns, OPGAP_UNKNOWN);
+  ck_assert_uint_eq(s->breakdown.steps, 0);
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_UNDECIDED);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_percentiles)
+{
+  const uint64_t values[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  ck_assert_uint_eq(stats_percentile(values, 10, 0.95), 10);
+  ck_assert_uint_eq(stats_percentile(values, 10, 0.9), 9);
+  ck_assert_uint_eq(stats_percentile(values, 9, 0.5), 5);
+  ck_assert_uint_eq(stats_percentile(values, 2, 0.5), 1);
+  ck_assert_uint_eq(stats_percentile(values, 0, 0.5), OPGAP_UNKNOWN);
+}
+END_TEST
+
+/* ---- gaps ---- */
+
+START_TEST(test_sleep_and_file_gaps)
+{
+  fake_call(p, t, 0, FAKE_SLEEP, 1000, 4000, 0, 0, 0);
+  fake_file_call(p, t, 0, FAKE_READ, 5000, 7000, "/data/big", 10);
+  fake_file_call(p, t, 0, FAKE_READ, 8000, 8999, "/data/big", 10); /* below 1 ms */
+  struct opgap_summary *s = fake_analyse(NULL);
+  const struct opgap_sum_gaps *g = &s->gaps;
+  ck_assert_uint_eq(g->thread_count, 2);
+  ck_assert_uint_eq(g->thread_ns, 5000 * US);
+  ck_assert_uint_eq(g->threads[0].duration_ns, 3000 * US);
+  ck_assert_str_eq(g->threads[0].call, "nanosleep");
+  ck_assert_int_eq(g->threads[0].causes[0].cause, OPGAP_CAUSE_SLEEP);
+  ck_assert_str_eq(g->threads[1].causes[0].detail, "reading /data/big");
+  ck_assert_uint_eq(cause_ns(g->thread_by_cause, g->thread_cause_count, OPGAP_CAUSE_FILE_IO, "reading files"),
+                    2000 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_wait_for_a_thread_that_reads)
+{
+  /* loader: reads [1000,3000], computes to 5000, signals; main waits [1500,5200] */
+  unsigned loader = fake_thread(p, 101, "loader");
+  fake_file_call(p, loader, 0, FAKE_READ, 1000, 3000, "/data/x", 10);
+  fake_call(p, loader, 0, FAKE_COND_SIGNAL, 5000, 5000, 0x77, 0, 0);
+  fake_call(p, t, 0, FAKE_COND_WAIT, 1500, 5200, 0x77, 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  const struct opgap_sum_thread_gap *gap = &s->gaps.threads[0];
+  ck_assert_uint_eq(s->gaps.thread_count, 1);
+  ck_assert_uint_eq(gap->duration_ns, 3700 * US);
+  ck_assert_uint_eq(causes_sum(gap->causes, gap->cause_count), gap->duration_ns);
+  ck_assert_uint_eq(cause_ns(gap->causes, gap->cause_count, OPGAP_CAUSE_FILE_IO, "thread loader: reading /data/x"),
+                    1500 * US);
+  ck_assert_uint_eq(
+      cause_ns(gap->causes, gap->cause_count, OPGAP_CAUSE_PYTHON, "thread loader: own code after /data/x"), 2000 * US);
+  ck_assert_uint_eq(causes_sum(s->gaps.thread_by_cause, s->gaps.thread_cause_count), s->gaps.thread_ns);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_wait_without_waker)
+{
+  fake_call(p, t, 0, FAKE_SEM_WAIT, 1000, 3000, 0x55, 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->gaps.threads[0].cause_count, 1);
+  ck_assert_int_eq(s->gaps.threads[0].causes[0].cause, OPGAP_CAUSE_SYNCHRONISATION);
+  ck_assert_str_eq(s->gaps.threads[0].causes[0].detail, "in sem_wait, waker not seen");
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_join_is_explained_by_the_thread)
+{
+  unsigned worker = fake_thread(p, 101, "crunch");
+  fake_record(
+      p, worker,
+      (struct opgap_record){
+          .event = OPGAP_EV_THREAD_START, .start_ns = 1000 * US, .end_ns = 1000 * US, .field = {0x7f0000001000, 100}});
+  fake_call(p, worker, 0, FAKE_SLEEP, 2000, 5000, 0, 0, 0);
+  fake_record(p, worker,
+              (struct opgap_record){.event = OPGAP_EV_THREAD_END, .start_ns = 6000 * US, .end_ns = 6000 * US});
+  fake_call(p, t, 0, FAKE_JOIN, 2000, 6000, 0x7f0000001000, 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  const struct opgap_sum_thread_gap *gap = &s->gaps.threads[0];
+  ck_assert_uint_eq(cause_ns(gap->causes, gap->cause_count, OPGAP_CAUSE_SLEEP, "thread crunch: nanosleep"), 3000 * US);
+  ck_assert_uint_eq(cause_ns(gap->causes, gap->cause_count, OPGAP_CAUSE_PYTHON, "thread crunch: own code, no call"),
+                    1000 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
+#define NEXT "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+
+/* Worker main reads /d/1.png and decodes, posts to its feeder, which writes to the pipe that the trainer polls. */
+static void worker_batch(unsigned worker, uint64_t at, uint64_t sem)
+{
+  fake_file_call(worker, 0, 0, FAKE_READ, at, at + 2000, "/d/1.png", 100);
+  fake_call(worker, 0, 0, FAKE_SEM_POST, at + 8000, at + 8000, sem, 0, 0);
+  fake_call(worker, 1, 0, FAKE_SEM_WAIT, at, at + 8050, sem, 0, 0);
+  fake_file_call(worker, 1, 0, FAKE_WRITE, at + 8100, at + 8200, "pipe:[42]", 64);
+}
+
+START_TEST(test_dataloader_wait_is_charged_to_its_worker)
+{
+  unsigned workers[2];
+  for (int i = 0; i < 2; i++) {
+    workers[i] = fake_process(201 + i, 100, "python train.py");
+    fake_info(workers[i])->forked = true;
+    fake_info(workers[i])->start_ns = (100 + (uint64_t)i) * US;
+    fake_thread(workers[i], 201 + i, "pt_data_worker");
+    fake_thread(workers[i], 301 + i, "feeder");
+  }
+  worker_batch(workers[0], 10000, 0xa0);
+  worker_batch(workers[1], 20000, 0xa0);
+  /* batch of worker 0, then of worker 1 */
+  fake_file_call(p, t, 1, FAKE_POLL, 10500, 18110, "pipe:[42]", 1);
+  fake_file_call(p, t, 1, FAKE_READ, 18120, 18150, "pipe:[42]", 64);
+  fake_user_op(p, t, 0, 10400, 18200, NEXT);
+  fake_user_op(p, t, 0, 18300, 19000, "Optimizer.step#SGD.step");
+  fake_file_call(p, t, 1, FAKE_POLL, 20000, 28110, "pipe:[42]", 1);
+  fake_file_call(p, t, 1, FAKE_READ, 28120, 28150, "pipe:[42]", 64);
+  fake_user_op(p, t, 0, 19900, 28200, NEXT);
+  fake_user_op(p, t, 0, 28300, 29000, "Optimizer.step#SGD.step");
+  struct opgap_summary *s = fake_analyse(NULL);
+  const struct opgap_sum_gaps *g = &s->gaps;
+  ck_assert_uint_eq(s->process_count, 3);
+  ck_assert_str_eq(s->processes[0].role_label, "trainer"); /* by start */
+  ck_assert_str_eq(s->processes[1].role_label, "DataLoader worker 0");
+  ck_assert_str_eq(s->processes[2].role_label, "DataLoader worker 1");
+  ck_assert_uint_eq(g->thread_count, 2);
+  /* the second: [20000, 28150], worker 1 read 2000, decoded 6000, the rest is hand-over */
+  ck_assert_uint_eq(g->threads[0].duration_ns, 8150 * US);
+  ck_assert_str_eq(g->threads[0].call, "poll");
+  ck_assert_str_eq(g->threads[0].op, NEXT);
+  const struct opgap_sum_cause *c = g->threads[0].causes;
+  size_t n = g->threads[0].cause_count;
+  ck_assert_int_eq(c[0].cause, OPGAP_CAUSE_DATA_LOADING);
+  ck_assert_str_eq(c[0].detail, "DataLoader worker 1: decoding or augmenting /d/1.png");
+  ck_assert_uint_eq(c[0].ns, 6000 * US);
+  ck_assert_uint_eq(cause_ns(c, n, OPGAP_CAUSE_DATA_LOADING, "DataLoader worker 1: reading /d/1.png"), 2000 * US);
+  ck_assert_uint_eq(causes_sum(c, n), 8150 * US);
+  /* the first: [10500, 18150]: worker 0 read to 12000 */
+  ck_assert_uint_eq(cause_ns(g->threads[1].causes, g->threads[1].cause_count, OPGAP_CAUSE_DATA_LOADING,
+                             "DataLoader worker 0: reading /d/1.png"),
+                    1500 * US);
+  ck_assert_uint_eq(causes_sum(g->thread_by_cause, g->thread_cause_count), g->thread_ns);
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_DATA_LOADING);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_process_filter)
+{
+  unsigned other = fake_process(200, 100, "helper");
+  unsigned thread = fake_thread(other, 200, "helper");
+  fake_op(p, t, 0, 1000, 1100, "aten::add", 0, 0);
+  fake_op(other, thread, 0, 1000, 1100, "aten::mul", 0, 0);
+  struct opgap_analysis_options options = {.process = "200"};
+  struct opgap_summary *s = fake_analyse(&options);
+  ck_assert_uint_eq(s->process_count, 1);
+  ck_assert_uint_eq(s->op_count, 1);
+  ck_assert_str_eq(s->ops[0].name, "aten::mul");
+  opgap_summary_free(s);
+  options.process = "nobody";
+  struct opgap_source source = fake_source();
+  char error[256] = "";
+  ck_assert_ptr_null(opgap_analyse(&source, &options, error, sizeof error));
+  ck_assert_ptr_nonnull(strstr(error, "\"nobody\""));
+}
+END_TEST
+
+START_TEST(test_killed_process_shows_where_it_stood)
+{
+  fake_info(p)->ended = OPGAP_ENDED_KILLED;
+  fake_record(p, t,
+              (struct opgap_record){.event = OPGAP_EV_OPEN_OP,
+                                    .start_ns = 1000 * US,
+                                    .end_ns = 9000 * US,
+                                    .field = {fake_name(p, "aten::conv2d")}});
+  fake_record(
+      p, t,
+      (struct opgap_record){
+          .event = OPGAP_EV_OPEN_CALL, .start_ns = 2000 * US, .end_ns = 9000 * US, .field = {FAKE_SEM_WAIT, 0x10}});
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_str_eq(s->processes[0].ended, "killed");
+  ck_assert_str_eq(s->processes[0].open_op, "aten::conv2d");
+  ck_assert_str_eq(s->processes[0].open_call, "sem_wait");
+  ck_assert_uint_eq(s->processes[0].open_ns, 7000 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_untraced_children)
+{
+  fake_record(p, t,
+              (struct opgap_record){.event = OPGAP_EV_CHILD,
+                                    .status = 3,
+                                    .start_ns = 2000 * US,
+                                    .end_ns = 2000 * US,
+                                    .field = {777, fake_name(p, "/bin/static")}});
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->untraced_count, 1);
+  ck_assert_int_eq(s->untraced[0].pid, 777);
+  ck_assert_str_eq(s->untraced[0].command, "/bin/static");
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* More waits than a table lists, and more records than a ring of history: sums stay exact. */
+START_TEST(test_many_gaps)
+{
+  for (uint64_t i = 0; i < 2000; i++)
+    fake_call(p, t, 0, FAKE_SLEEP, 1000 + i * 10000, 1000 + i * 10000 + 1000 + i, 0, 0, 0);
+  struct opgap_analysis_options options = {.gaps_listed = 3};
+  struct opgap_summary *s = fake_analyse(&options);
+  ck_assert_uint_eq(s->gaps.thread_count, 2000);
+  ck_assert_uint_eq(s->gaps.thread_ns, (2000 * 1000 + 1999 * 2000 / 2) * US);
+  ck_assert_uint_eq(s->gaps.thread_listed, 3);
+  ck_assert_uint_eq(s->gaps.threads[0].duration_ns, 2999 * US);
+  ck_assert_uint_eq(s->gaps.threads[2].duration_ns, 2997 * US);
+  ck_assert_uint_eq(s->gaps.thread_cause_count, 1);
+  ck_assert_uint_eq(s->gaps.thread_by_cause[0].count, 2000);
+  opgap_summary_free(s);
+}
+END_TEST
+
+int main(void)
+{
+  Suite *suite = suite_create("analysis");
+  TCase *tests = tcase_create("analysis");
+  tcase_add_checked_fixture(tests, setup, NULL);
+  tcase_add_test(tests, test_self_total_blocked);
+  tcase_add_test(tests, test_only_child_of_same_name_is_no_row);
+  tcase_add_test(tests, test_profiler_steps_are_one_row);
+  tcase_add_test(tests, test_orphans_go_to_the_next_op);
+  tcase_add_test(tests, test_counters_count_all_calls);
+  tcase_add_test(tests, test_counters_of_threads_add_up);
+  tcase_add_test(tests, test_live_and_peak_with_every_allocation);
+  tcase_add_test(tests, test_files_by_operation);
+  tcase_add_test(tests, test_lock_and_holder);
+  tcase_add_test(tests, test_optimizer_steps);
+  tcase_add_test(tests, test_two_optimizers_are_one_step);
+  tcase_add_test(tests, test_opgap_step_is_first_choice);
+  tcase_add_test(tests, test_window_of_steps);
+  tcase_add_test(tests, test_window_that_is_not_there);
+  tcase_add_test(tests, test_no_steps);
+  tcase_add_test(tests, test_percentiles);
+  tcase_add_test(tests, test_sleep_and_file_gaps);
+  tcase_add_test(tests, test_wait_for_a_thread_that_reads);
+  tcase_add_test(tests, test_wait_without_waker);
+  tcase_add_test(tests, test_join_is_explained_by_the_thread);
+  tcase_add_test(tests, test_dataloader_wait_is_charged_to_its_worker);
+  tcase_add_test(tests, test_process_filter);
+  tcase_add_test(tests, test_killed_process_shows_where_it_stood);
+  tcase_add_test(tests, test_untraced_children);
+  tcase_add_test(tests, test_many_gaps);
+  suite_add_tcase(suite, tests);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? 1 : 0;
+}
