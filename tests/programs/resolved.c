@@ -1,9 +1,9 @@
 #include <stdio.h>
 
-int early_answer(void);
+int early_call(void);
 
 int main(void)
 {
-  printf("%d\n", early_answer());
+  printf("%d\n", early_call());
   return 0;
 }
