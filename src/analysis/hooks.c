@@ -69,7 +69,7 @@ static const struct rule {
     {"access", false, VERB_STAT},
 };
 
-static enum verb verb_of(const struct opgap_event *event)
+enum verb hooks_verb(const struct opgap_event *event)
 {
   if (event->flags & OPGAP_EVENT_FREE && !(event->flags & OPGAP_EVENT_ALLOC))
     return VERB_FREE;
@@ -97,7 +97,7 @@ void hooks_classify(struct analysis *a, unsigned process)
     struct hook *hook = &a->processes[process].hooks[id];
     hook->name = analysis_string(a, event->name);
     hook->category = analysis_string(a, event->category);
-    hook->verb = (uint8_t)verb_of(event);
+    hook->verb = (uint8_t)hooks_verb(event);
     hook->flags = event->flags;
   }
 }

@@ -321,6 +321,7 @@ static inline bool analysis_in_window(const struct analysis *a, uint64_t end_ns)
 }
 
 /* hooks.c: what a hook of this process does */
+enum verb hooks_verb(const struct opgap_event *event);
 void hooks_classify(struct analysis *a, unsigned process);
 
 /* ops.c */
