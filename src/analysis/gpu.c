@@ -9,6 +9,7 @@
  * (dependency or launch latency); else the host was, up to the launch: CUDA calls of its thread by what they are, the
  * rest by blame.c.  A thread that waited for the device when it went idle could not launch ahead, so the launch latency
  * that then shows is that synchronisation's. */
+#include "analysis/gpu_tables.h"
 #include "analysis/internal.h"
 
 #include <dlfcn.h>
@@ -25,10 +26,13 @@ enum api_kind { API_OTHER, API_SYNCHRONISES, API_ALLOCATES };
 
 struct launch {
   uint64_t start, end, correlation, gpu_ns;
+  uint64_t first_start, copy_ns, copy_bytes; /* of what it started on a device */
+  uint32_t kernels, longest_ns;
   uint32_t process, thread; /* thread: as CUPTI names it */
-  uint32_t name;            /* of the call */
+  uint32_t name, op;        /* of the call; the innermost op around it */
   uint8_t kind;             /* enum api_kind */
   bool taken;               /* an op has it as its own */
+  bool pageable_async;
 };
 
 struct launch_queue { /* launches of one thread, by start: serials into gpu_state.launches */
@@ -73,6 +77,7 @@ struct gpu_state {
   VEC(struct launch_queue) queues;
   struct opgap_map queue_index; /* (thread, process) -> queue + 1 */
   VEC(struct device) devices;
+  struct gpu_tables *tables;
   struct opgap_map by_tid;    /* (tid, process) -> thread + 1 */
   struct opgap_map demangled; /* gid of a kernel's symbol -> gid of its name + 1 */
   char *(*demangle)(const char *symbol, char *buffer, size_t *size, int *status);
@@ -92,6 +97,7 @@ static void open_demangler(struct gpu_state *g)
 void gpu_open(struct analysis *a)
 {
   a->gpu = opgap_xcalloc(1, sizeof *a->gpu);
+  a->gpu->tables = gpu_tables_new();
   for (unsigned t = 0; t < a->thread_count; t++)
     *opgap_map_put(&a->gpu->by_tid, (uint32_t)a->threads[t].tid, a->threads[t].process) = t + 1;
   for (unsigned p = 0; p < a->process_count; p++)
@@ -144,8 +150,27 @@ static struct launch *launch_find(struct gpu_state *g, unsigned process, uint64_
   return launch_at(g, *serial);
 }
 
-static struct launch *launch_make(struct gpu_state *g, unsigned process, uint64_t correlation, uint32_t *serial)
+/* A call leaves the ring, or the trace is at its end: into the tables. */
+static void launch_settle(struct analysis *a, const struct launch *l)
 {
+  if (l->start == 0 || !analysis_in_window(a, l->end))
+    return;
+  struct gpu_call call = {.start = l->start,
+                          .end = l->end,
+                          .first_start = l->first_start,
+                          .kernels = l->kernels,
+                          .short_kernels = l->kernels == 1 && l->longest_ns < l->end - l->start,
+                          .copy_ns = l->copy_ns,
+                          .copy_bytes = l->copy_bytes,
+                          .name = l->name,
+                          .op = l->op,
+                          .pageable_async = l->pageable_async};
+  gpu_tables_call(a, a->gpu->tables, &call);
+}
+
+static struct launch *launch_make(struct analysis *a, unsigned process, uint64_t correlation, uint32_t *serial)
+{
+  struct gpu_state *g = a->gpu;
   struct launch *found = launch_find(g, process, correlation, serial);
   if (found != NULL)
     return found;
@@ -155,6 +180,8 @@ static struct launch *launch_make(struct gpu_state *g, unsigned process, uint64_
     renew_index(g);
   *serial = g->next_serial++;
   struct launch *l = launch_at(g, *serial);
+  if (*serial >= GPU_WINDOW)
+    launch_settle(a, l);
   *l = (struct launch){.correlation = correlation, .process = process};
   *opgap_map_put(&g->by_correlation, correlation, process) = *serial + 1;
   return l;
@@ -207,7 +234,7 @@ static void add_api(struct analysis *a, unsigned process, const struct opgap_rec
 {
   struct gpu_state *g = a->gpu;
   uint32_t serial;
-  struct launch *l = launch_make(g, process, r->status, &serial);
+  struct launch *l = launch_make(a, process, r->status, &serial);
   if (l->start != 0) /* the driver's call inside the runtime's: the outer one is what the program made */
     return;
   l->start = r->start_ns;
@@ -265,8 +292,10 @@ void gpu_op(struct analysis *a, struct thread *t, const struct opgap_record *r, 
     if (l->start > r->end_ns)
       break;
     *total_ns += l->gpu_ns;
-    if (!l->taken)
+    if (!l->taken) {
       *self_ns += l->gpu_ns;
+      l->op = analysis_gid(a, t->process, r->field[0]);
+    }
     l->taken = true;
   }
   if (r->depth == 0) /* no later op can contain these */
@@ -346,7 +375,10 @@ static void add_gap(struct analysis *a, struct device *d, const struct activity 
     d->kernel_wait += ns;
   else
     d->other_wait += ns;
-  if (ns < a->options.gpu_min_gap_ns || !analysis_in_window(a, activity->start))
+  if (!analysis_in_window(a, activity->start))
+    return;
+  gpu_tables_gap(a->gpu->tables, ns);
+  if (ns < a->options.gpu_min_gap_ns)
     return;
   struct gap gap = {.start = d->busy_end,
                     .end = activity->start,
@@ -385,6 +417,7 @@ static void run_activity(struct analysis *a, struct device *d, const struct acti
   if (!analysis_in_window(a, activity->end))
     return;
   d->busy_ns += busy;
+  gpu_tables_busy(a->gpu->tables, (size_t)(d - a->gpu->devices.at), activity->end - busy, activity->end);
   d->class_ns[activity->class_] += own;
   d->class_count[activity->class_]++;
   if (activity->class_ == OPGAP_CLASS_COMMUNICATION)
@@ -461,6 +494,28 @@ static void add_copy_bytes(struct device *d, const struct opgap_record *r)
   d->bytes[direction] += r->field[0];
 }
 
+static bool is_pageable(uint64_t memory_kind)
+{
+  return memory_kind == 1;
+}
+
+static void add_to_launch(struct launch *l, const struct opgap_record *r, bool kernel, bool copy)
+{
+  uint64_t ns = r->end_ns - r->start_ns;
+  l->gpu_ns += ns;
+  if (l->first_start == 0 || r->start_ns < l->first_start)
+    l->first_start = r->start_ns;
+  l->kernels += kernel;
+  if (kernel && ns > l->longest_ns)
+    l->longest_ns = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+  if (!copy)
+    return;
+  l->copy_ns += ns;
+  l->copy_bytes += r->field[0];
+  if ((r->field[7] & 1) != 0 && (is_pageable(r->field[5]) || is_pageable(r->field[6])))
+    l->pageable_async = true;
+}
+
 static void add_activity(struct analysis *a, unsigned process, const struct opgap_record *r)
 {
   bool kernel = r->event == OPGAP_EV_KERNEL, copy = r->event == OPGAP_EV_GPU_MEMCPY;
@@ -476,15 +531,19 @@ static void add_activity(struct analysis *a, unsigned process, const struct opga
     class_ = OPGAP_CLASS_COMMUNICATION;
   uint64_t ns = r->end_ns - r->start_ns;
   uint32_t serial;
-  launch_make(a->gpu, process, r->status, &serial)->gpu_ns += ns;
+  add_to_launch(launch_make(a, process, r->status, &serial), r, kernel, copy);
   if (d->heap_count >= HEAP_LIMIT)
     pop_until(a, 0);
   heap_push(d, (struct activity){r->start_ns, r->end_ns, r->status, process, name, (uint8_t)class_});
   if (!analysis_in_window(a, r->end_ns))
     return;
   add_row(a, process, kernel ? OPGAP_OP_KERNEL : copy ? OPGAP_OP_MEMCPY : OPGAP_OP_MEMSET, name, ns);
-  if (copy)
+  if (kernel)
+    gpu_tables_kernel(a->gpu->tables, name, r);
+  if (copy) {
     add_copy_bytes(d, r);
+    gpu_tables_copy(a->gpu->tables, r);
+  }
 }
 
 static void add_device(struct analysis *a, unsigned process, const struct opgap_record *r)
@@ -655,6 +714,19 @@ static void fill(struct analysis *a, struct device *d, struct opgap_sum_gpu *row
   };
 }
 
+static void finish_tables(struct analysis *a)
+{
+  struct gpu_state *g = a->gpu;
+  uint32_t count = g->next_serial < GPU_WINDOW ? g->next_serial : GPU_WINDOW;
+  uint32_t *ids = opgap_xcalloc(g->devices.count, sizeof *ids);
+  for (uint32_t serial = g->next_serial - count; serial != g->next_serial; serial++)
+    launch_settle(a, launch_at(g, serial));
+  for (size_t i = 0; i < g->devices.count; i++)
+    ids[i] = g->devices.at[i].id;
+  gpu_tables_finish(a, g->tables, ids);
+  free(ids);
+}
+
 void gpu_finish(struct analysis *a)
 {
   struct opgap_summary *s = a->summary;
@@ -667,6 +739,7 @@ void gpu_finish(struct analysis *a)
     s->gaps.kernel_wait_ns += d->kernel_wait;
     s->gaps.other_wait_ns += d->other_wait;
   }
+  finish_tables(a);
   s->lost_records += a->gpu->lost;
   s->invalid_records += a->gpu->invalid;
 }
@@ -702,6 +775,7 @@ void gpu_close(struct analysis *a)
   VEC_FREE(&g->devices);
   opgap_map_free(&g->by_correlation);
   opgap_map_free(&g->queue_index);
+  gpu_tables_free(g->tables);
   opgap_map_free(&g->by_tid);
   opgap_map_free(&g->demangled);
   free(g->launches);

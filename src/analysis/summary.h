@@ -201,6 +201,58 @@ struct opgap_sum_gaps {
   uint64_t host_wait_ns, kernel_wait_ns, other_wait_ns; /* HTA's classes of GPU gaps */
 };
 
+/* A kernel by name, all devices. */
+struct opgap_sum_kernel {
+  const char *name;
+  uint64_t calls, total_ns, min_ns, max_ns;
+  uint32_t grid[3], block[3]; /* of the first launch */
+  bool one_shape;             /* every launch had it */
+  uint64_t registers, shared_bytes;
+};
+struct opgap_sum_copy {
+  const char *direction;       /* "HtoD", ... */
+  const char *source, *target; /* "pageable", "pinned", "device", ... */
+  bool async;
+  uint64_t calls, bytes, total_ns;
+};
+/* Calls that started kernels. */
+struct opgap_sum_launches {
+  uint64_t calls, kernels, short_kernels;  /* short: shorter than the call that launched it */
+  uint64_t call_ns, queue_ns, queue_max_ns; /* queue: from the call's end to the first start */
+  uint64_t slow_calls, slow_starts;        /* HTA's outliers: calls above 50 us, queues above 100 us */
+};
+#define OPGAP_GPU_CHUNKS 30u
+struct opgap_sum_gpu_use {
+  uint32_t device;
+  uint64_t chunk_ns;
+  double share[OPGAP_GPU_CHUNKS]; /* busy share of each thirtieth of its first start to its last end */
+};
+/* Nsight Systems' rules, by its names (gpu_tables.h). */
+enum opgap_gpu_finding {
+  OPGAP_FINDING_MEMCPY_ASYNC,
+  OPGAP_FINDING_MEMCPY_SYNC,
+  OPGAP_FINDING_MEMSET_SYNC,
+  OPGAP_FINDING_API_SYNC,
+  OPGAP_FINDING_GAPS,
+  OPGAP_FINDING_TIME_UTIL,
+  OPGAP_FINDING_COUNT
+};
+const char *opgap_gpu_finding_name(enum opgap_gpu_finding finding); /* "cuda_memcpy_async", ... */
+const char *opgap_gpu_finding_text(enum opgap_gpu_finding finding); /* what it means and what helps */
+struct opgap_sum_finding {
+  enum opgap_gpu_finding finding;
+  const char *op; /* innermost op or range around the calls; "" none */
+  uint64_t count, ns, bytes;
+};
+struct opgap_sum_gpu_tables {
+  size_t kernel_count, copy_count, use_count, finding_count;
+  struct opgap_sum_kernel *kernels; /* by total time, largest first */
+  struct opgap_sum_copy *copies;    /* by bytes, largest first */
+  struct opgap_sum_gpu_use *use;    /* one a device */
+  struct opgap_sum_finding *findings; /* by rule, then time */
+  struct opgap_sum_launches launches;
+};
+
 /* Key: host, device. */
 struct opgap_sum_gpu {
   uint32_t device;
@@ -263,6 +315,7 @@ struct opgap_summary {
   struct opgap_sum_file *files; /* by time, largest first */
   struct opgap_sum_lock *locks; /* by wait, largest first */
   struct opgap_sum_gpu *gpus;
+  struct opgap_sum_gpu_tables gpu_tables;
   struct opgap_sum_memory memory;
   struct opgap_sum_steps steps;
   struct opgap_sum_breakdown breakdown;

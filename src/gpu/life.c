@@ -24,6 +24,7 @@
 #include "gpu/life.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -480,11 +481,13 @@ void opgap_gpu_foreign_leave(bool holds)
 void opgap_gpu_start(void)
 {
   Dl_info self;
+  char path[PATH_MAX]; /* absolute: the program may change its folder before CUDA looks */
   atomic_store_explicit(&started, true, memory_order_relaxed);
-  if (!dladdr((void *)(uintptr_t)InitializeInjection, &self) || self.dli_fname == NULL || self.dli_fname[0] != '/')
+  if (!dladdr((void *)(uintptr_t)InitializeInjection, &self) || self.dli_fname == NULL ||
+      realpath(self.dli_fname, path) == NULL)
     return;
-  setenv("CUDA_INJECTION64_PATH", self.dli_fname, 0);
-  setenv("NVTX_INJECTION64_PATH", self.dli_fname, 0);
+  setenv("CUDA_INJECTION64_PATH", path, 0);
+  setenv("NVTX_INJECTION64_PATH", path, 0);
 }
 
 static bool exists(const char *path)

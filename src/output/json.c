@@ -245,6 +245,76 @@ static json_t *gpu_json(const struct opgap_sum_gpu *g)
   return j;
 }
 
+static json_t *extents(const uint32_t extent[3])
+{
+  return extent[0] == 0 ? json_null() : json_pack("[i,i,i]", (int)extent[0], (int)extent[1], (int)extent[2]);
+}
+
+static json_t *kernel_json(const struct opgap_sum_kernel *k)
+{
+  json_t *j = json_object();
+  PUT(j, "name", string(k->name));
+  PUT(j, "calls", number(k->calls));
+  PUT(j, "total_ns", number(k->total_ns));
+  PUT(j, "min_ns", number(k->min_ns));
+  PUT(j, "max_ns", number(k->max_ns));
+  PUT(j, "grid", extents(k->grid));
+  PUT(j, "block", extents(k->block));
+  PUT(j, "one_shape", json_boolean(k->one_shape));
+  PUT(j, "registers", number(k->registers));
+  PUT(j, "shared_bytes", number(k->shared_bytes));
+  return j;
+}
+
+static json_t *copy_json(const struct opgap_sum_copy *c)
+{
+  json_t *j = json_object();
+  PUT(j, "direction", string(c->direction));
+  PUT(j, "source", string(c->source));
+  PUT(j, "target", string(c->target));
+  PUT(j, "async", json_boolean(c->async));
+  PUT(j, "calls", number(c->calls));
+  PUT(j, "bytes", number(c->bytes));
+  PUT(j, "total_ns", number(c->total_ns));
+  return j;
+}
+
+static json_t *launches_json(const struct opgap_sum_launches *l)
+{
+  json_t *j = json_object();
+  PUT(j, "calls", number(l->calls));
+  PUT(j, "kernels", number(l->kernels));
+  PUT(j, "short_kernels", number(l->short_kernels));
+  PUT(j, "call_ns", number(l->call_ns));
+  PUT(j, "queue_ns", number(l->queue_ns));
+  PUT(j, "queue_max_ns", number(l->queue_max_ns));
+  PUT(j, "slow_calls", number(l->slow_calls));
+  PUT(j, "slow_starts", number(l->slow_starts));
+  return j;
+}
+
+static json_t *use_json(const struct opgap_sum_gpu_use *use)
+{
+  json_t *j = json_object(), *shares = json_array();
+  for (unsigned i = 0; i < OPGAP_GPU_CHUNKS; i++)
+    json_array_append_new(shares, json_real(use->share[i]));
+  PUT(j, "device", json_integer(use->device));
+  PUT(j, "chunk_ns", number(use->chunk_ns));
+  PUT(j, "share", shares);
+  return j;
+}
+
+static json_t *finding_json(const struct opgap_sum_finding *f)
+{
+  json_t *j = json_object();
+  PUT(j, "rule", string(opgap_gpu_finding_name(f->finding)));
+  PUT(j, "op", string(f->op));
+  PUT(j, "count", number(f->count));
+  PUT(j, "time_ns", number(f->ns));
+  PUT(j, "bytes", number(f->bytes));
+  return j;
+}
+
 static json_t *causes_json(const struct opgap_sum_cause *causes, size_t count, bool sums)
 {
   json_t *array = json_array();
@@ -347,6 +417,11 @@ static json_t *report_json(const struct opgap_summary *s, const struct opgap_out
   PUT(root, "steps", steps_json(&s->steps));
   PUT(root, "step_breakdown", breakdown_json(&s->breakdown));
   ROWS(root, "gpu", s->gpus, s->gpu_count, gpu_json);
+  ROWS(root, "kernels", s->gpu_tables.kernels, s->gpu_tables.kernel_count, kernel_json);
+  ROWS(root, "gpu_copies", s->gpu_tables.copies, s->gpu_tables.copy_count, copy_json);
+  ROWS(root, "gpu_use", s->gpu_tables.use, s->gpu_tables.use_count, use_json);
+  ROWS(root, "gpu_findings", s->gpu_tables.findings, s->gpu_tables.finding_count, finding_json);
+  PUT(root, "launches", launches_json(&s->gpu_tables.launches));
   PUT(root, "gpu_status", string(s->gpu_status));
   PUT(root, "idle_gaps", gaps_json(s, o));
   PUT(root, "verdict", verdict_json(&s->verdict));

@@ -23,6 +23,11 @@ size_t section_folders(struct table *table, const struct opgap_summary *s, const
 size_t section_locks(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_processes(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_gpus(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+/* gpu.c */
+size_t section_kernels(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+size_t section_copies(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+size_t section_findings(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+void section_gpu_use(char *text, size_t size, const struct opgap_sum_gpu_use *use);
 size_t section_breakdown(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 
 /* Sums that the shares of ops divide by. */

@@ -248,6 +248,53 @@ static void thread_gaps(const struct page *p)
   finish_table(p, &table, more, "gaps");
 }
 
+static void gpu_launches(const struct page *p)
+{
+  const struct opgap_sum_launches *l = &p->s->gpu_tables.launches;
+  char call[32], queue[32], longest[32];
+  if (l->calls == 0)
+    return;
+  text_time(call, sizeof call, l->call_ns / l->calls);
+  text_time(queue, sizeof queue, l->queue_ns / l->calls);
+  text_time(longest, sizeof longest, l->queue_max_ns);
+  say(p, "%llu kernels by %llu launches of %s each; from launch to start %s, at most %s; %.1f %% of the kernels are "
+         "shorter than their launch",
+      (unsigned long long)l->kernels, (unsigned long long)l->calls, call, queue, longest,
+      100.0 * (double)l->short_kernels / (double)l->kernels);
+  say(p, "HTA's outliers: %llu launches took more than 50 us, %llu kernels started more than 100 us after theirs",
+      (unsigned long long)l->slow_calls, (unsigned long long)l->slow_starts);
+  if (p->s->steps.count > 0)
+    say(p, "%.1f launches a step", (double)l->calls / (double)p->s->steps.count);
+}
+
+static void gpu_tables(const struct page *p)
+{
+  const struct opgap_sum_gpu_tables *t = &p->s->gpu_tables;
+  struct table table;
+  char use[OPGAP_GPU_CHUNKS + 1], chunk[32];
+  for (size_t i = 0; i < t->use_count; i++) {
+    section_gpu_use(use, sizeof use, &t->use[i]);
+    text_time(chunk, sizeof chunk, t->use[i].chunk_ns);
+    say(p, "GPU %u in use, tenths by %s: %s", t->use[i].device, chunk, use);
+  }
+  if (t->kernel_count > 0) {
+    heading(p, "Kernels");
+    size_t more = section_kernels(&table, p->s, p->o);
+    finish_table(p, &table, more, "kernels");
+    gpu_launches(p);
+  }
+  if (t->copy_count > 0) {
+    heading(p, "Copies");
+    size_t more = section_copies(&table, p->s, p->o);
+    finish_table(p, &table, more, "rows");
+  }
+  if (t->finding_count > 0) {
+    heading(p, "GPU findings (the rules of Nsight Systems)");
+    size_t more = section_findings(&table, p->s, p->o);
+    finish_table(p, &table, more, "findings");
+  }
+}
+
 static void gpu(const struct page *p)
 {
   const struct opgap_sum_gaps *g = &p->s->gaps;
@@ -258,6 +305,7 @@ static void gpu(const struct page *p)
   heading(p, "GPU");
   size_t more = section_gpus(&table, p->s, p->o);
   finish_table(p, &table, more, "GPUs");
+  gpu_tables(p);
   text_time(sum, sizeof sum, g->gpu_ns);
   text_time(least, sizeof least, g->gpu_min_ns);
   heading(p, "GPU idle gaps");
