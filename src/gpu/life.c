@@ -206,14 +206,19 @@ static const char *failure_text(int result)
 
 static void exit_handler(void);
 
+static void register_exit(void)
+{
+  if (atomic_fetch_add_explicit(&life.exit_handlers, 1, memory_order_relaxed) < EXIT_HANDLERS)
+    atexit(exit_handler);
+}
+
 /* The only callback: CUDA has made a context, so its exit handlers stand. */
 static void subscriber_callback(void *user, int domain, uint32_t cbid, const void *data)
 {
   (void)user;
   (void)data;
-  if (domain == CUPTI_DOMAIN_RESOURCE && cbid == CUPTI_RESOURCE_CONTEXT_CREATED &&
-      atomic_fetch_add_explicit(&life.exit_handlers, 1, memory_order_relaxed) < EXIT_HANDLERS)
-    atexit(exit_handler);
+  if (domain == CUPTI_DOMAIN_RESOURCE && cbid == CUPTI_RESOURCE_CONTEXT_CREATED)
+    register_exit();
 }
 
 static int attach_cupti(void)
@@ -368,6 +373,8 @@ static void attach(void)
     const char *reason = opgap_cupti_bind();
     int result = reason ? CUPTI_UNKNOWN : attach_cupti();
     if (result == CUPTI_OK) {
+      if (state_now() == LIFE_YIELDED) /* contexts may stand already */
+        register_exit();
       set_state(LIFE_ATTACHED);
       start_helper();
     } else if (result == CUPTI_MULTIPLE_SUBSCRIBERS && state_now() == LIFE_YIELDED) {
@@ -412,10 +419,13 @@ static void exit_handler(void)
   end_cupti();
 }
 
+/* On the way of exit() the handler has run, and this finds ENDED.  On that of _exit() it has not, and CUDA is up. Where
+ * none was registered there never was a context, so there is nothing to collect. */
 void opgap_gpu_end(void)
 {
   ensure_process();
-  end_cupti();
+  if (atomic_load_explicit(&life.exit_handlers, memory_order_relaxed) > 0)
+    end_cupti();
 }
 
 void opgap_gpu_drain(void)

@@ -32,7 +32,8 @@ static struct {
 static const struct fake_tool *_Atomic the_tool;
 static _Atomic uint32_t next_correlation = 1, next_stream_id = 13;
 static _Thread_local uint32_t open_call;
-static _Atomic bool initialised, torn_down;
+static _Atomic int initialised; /* 1: under way, 2: done */
+static _Atomic bool torn_down;
 
 static void take_lock(void)
 {
@@ -349,11 +350,15 @@ static void load_injection(void)
 FAKE_EXPORT int cuInit(unsigned flags);
 int cuInit(unsigned flags)
 {
+  int fresh = 0;
   (void)flags;
-  if (atomic_exchange(&initialised, true))
-    return fake_device_count() > 0 ? SUCCESS : NO_DEVICE;
-  load_injection();
-  atexit(tear_down);
+  if (atomic_compare_exchange_strong(&initialised, &fresh, 1)) {
+    load_injection();
+    atexit(tear_down);
+    atomic_store(&initialised, 2);
+  }
+  while (atomic_load(&initialised) != 2) /* another thread is at it */
+    syscall(SYS_sched_yield);
   return fake_device_count() > 0 ? SUCCESS : NO_DEVICE;
 }
 

@@ -267,6 +267,36 @@ static void scenario_graph(void)
   cudaStreamSynchronize(stream);
 }
 
+/* Kernels in nested ranges, and on another thread. */
+static void *elsewhere(void *unused)
+{
+  cudaStream_t stream;
+  cudaStreamCreate(&stream);
+  for (unsigned i = 0; i < count; i++) {
+    opgap_range_push("elsewhere");
+    launch_spin(KERNEL_NS / 2, stream);
+    opgap_range_pop();
+  }
+  return unused;
+}
+static void scenario_ranges(void)
+{
+  pthread_t thread;
+  pthread_create(&thread, NULL, elsewhere, NULL);
+  for (unsigned i = 0; i < count; i++) {
+    opgap_range_push("step");
+    launch_spin(KERNEL_NS, NULL);
+    opgap_range_push("forward");
+    launch_spin(KERNEL_NS, NULL);
+    opgap_range_pop();
+    launch_spin(KERNEL_NS, NULL);
+    cudaDeviceSynchronize();
+    opgap_range_pop();
+  }
+  pthread_join(thread, NULL);
+  launched = 4 * count;
+}
+
 /* Many short kernels without waiting: rates and buffers. */
 static void scenario_burst(void)
 {
@@ -311,7 +341,7 @@ int main(int argc, char **argv)
       {"alloc", scenario_alloc},     {"lock", scenario_lock},       {"data", scenario_data},
       {"graph", scenario_graph},     {"streams", scenario_streams}, {"allreduce", scenario_allreduce},
       {"running", scenario_running}, {"kill", scenario_kill},       {"burst", scenario_burst},
-      {"fork", scenario_fork},
+      {"fork", scenario_fork},       {"ranges", scenario_ranges},
   };
   if (argc > 2)
     count = (unsigned)strtoul(argv[2], NULL, 10);

@@ -369,6 +369,43 @@ def case_gap_none():
     expect(run.report["idle_gaps"]["gpu_count"], 0, "gaps")
 
 
+def case_tables():
+    run = scenario("streams", 20)
+    report = run.report
+    expect([(k["name"], k["calls"], k["total_ns"], k["min_ns"], k["max_ns"], k["grid"], k["block"], k["one_shape"])
+            for k in report["kernels"]],
+           [("spin(unsigned long long)", 40, 30000000, 500000, 1000000, [4, 2, 1], [64, 1, 1], True)], "kernels")
+    copies = {(c["direction"], c["source"], c["target"], c["async"]): (c["calls"], c["bytes"], c["total_ns"])
+              for c in report["gpu_copies"]}
+    ns = {per_second: lambda size, rate=per_second: 2000 + size * 1000000000 // rate
+          for per_second in (25000000000, 6000000000)}
+    expect(copies, {
+        ("HtoD", "pinned", "device", True): (20, 20 << 20, 20 * ns[25000000000](1 << 20)),
+        ("HtoD", "pageable", "device", True): (20, 20 << 19, 20 * ns[6000000000](1 << 19)),
+        ("DtoH", "device", "pageable", False): (20, 20 << 18, 20 * ns[6000000000](1 << 18))}, "copies")
+    findings = {f["rule"]: (f["count"], f["bytes"]) for f in report["gpu_findings"]}
+    expect(findings["cuda_memcpy_async"], (20, 20 << 19), "copies of pageable memory")
+    expect(findings["cuda_memcpy_sync"], (20, 20 << 18), "blocking copies")
+    expect(findings["cuda_api_sync"][0], 2, "blocking synchronisations")
+    expect((report["launches"]["calls"], report["launches"]["kernels"]), (40, 40), "launches")
+    gpu = report["gpu"][0]
+    use = report["gpu_use"][0]
+    expect_within(sum(use["share"]) * use["chunk_ns"], gpu["busy_ns"], gpu["busy_ns"] // 100, "use over time")
+
+
+def case_joined():
+    """Kernels belong to the innermost range that launched them, on whichever thread."""
+    run = scenario("ranges", 5)
+    ops = {o["name"]: o for o in run.report["hot_ops"]}
+    expect(ops["forward"]["self_gpu_ns"], 5 * 1000000, "self GPU time of a range")
+    expect(ops["forward"]["total_gpu_ns"], 5 * 1000000, "GPU time of a range")
+    expect(ops["step"]["self_gpu_ns"], 5 * 2000000, "self GPU time of the outer range")
+    expect(ops["step"]["total_gpu_ns"], 5 * 3000000, "GPU time of the outer range")
+    expect(ops["elsewhere"]["self_gpu_ns"], 5 * 500000, "GPU time of another thread's range")
+    expect({f["op"] for f in run.report["gpu_findings"] if f["rule"] == "cuda_api_sync"}, {"step"},
+           "the range that synchronises")
+
+
 def nvtx(program):
     run = Run([program])
     expect(run.out.splitlines(), ["levels 0 1 0 1", "pops 1 0 1 0 -2"], "what NVTX returned")
