@@ -102,8 +102,11 @@ static void *begin_thread(void *context)
 
 void opgap_thread_prepare(void)
 {
-  if (!end_key_made && opgap_real.pthread_key_create && opgap_real.pthread_setspecific)
-    end_key_made = opgap_real.pthread_key_create(&end_key, end_thread) == 0;
+  if (end_key_made || !opgap_real.pthread_key_create || !opgap_real.pthread_setspecific)
+    return;
+  end_key_made = opgap_real.pthread_key_create(&end_key, end_thread) == 0;
+  if (end_key_made) /* the thread that runs the constructor may end by pthread_exit, before others */
+    opgap_real.pthread_setspecific(end_key, (void *)1);
 }
 
 /* ---- the creator's side ---- */

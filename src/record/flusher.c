@@ -368,7 +368,8 @@ static void *flusher_main(void *unused)
   struct opgap_cell *cell = process_cell();
   uint64_t next_sample = 0, next_poll = 0;
   unsigned idle = 0;
-  while (atomic_load_explicit(&opgap_state->phase, memory_order_acquire) == OPGAP_PHASE_RUNNING) {
+  while (atomic_load_explicit(&opgap_state->phase, memory_order_acquire) == OPGAP_PHASE_RUNNING &&
+         atomic_load_explicit(&opgap_state->flusher, memory_order_acquire) == OPGAP_FLUSHER_RUNS) {
     uint64_t now = opgap_clock_ns();
     if (now >= next_poll) {
       next_poll = now + PERIOD_NS;
@@ -379,7 +380,8 @@ static void *flusher_main(void *unused)
     flush_round(cell, &next_sample);
     idle = waiting ? 0 : idle + 1;
     atomic_store(&arena->flusher_sleeps, 1); /* F */
-    if (rings_waiting() && atomic_exchange(&arena->flusher_sleeps, 0))
+    if ((rings_waiting() || atomic_load(&opgap_state->flusher) != OPGAP_FLUSHER_RUNS) &&
+        atomic_exchange(&arena->flusher_sleeps, 0))
       continue;
     uint64_t patience = opgap_schedule_tick(opgap_clock_ns());
     if (idle <= IDLE_PERIODS && (patience == 0 || patience > PERIOD_NS))
@@ -390,26 +392,26 @@ static void *flusher_main(void *unused)
   return NULL;
 }
 
+static pthread_t flusher_thread;
+
 void opgap_session_threads(void)
 {
   struct opgap_state *state = opgap_state;
-  uint32_t none = 0;
+  uint32_t none = OPGAP_FLUSHER_NONE;
   if (atomic_load_explicit(&state->phase, memory_order_acquire) != OPGAP_PHASE_RUNNING ||
-      !atomic_compare_exchange_strong(&state->flusher, &none, 1))
+      !atomic_compare_exchange_strong(&state->flusher, &none, OPGAP_FLUSHER_RUNS))
     return;
   struct opgap_cell *cell = opgap_cell;
   opgap_cell = &opgap_tool_cell;
   opgap_grow_segments(SPARE_SEGMENTS); /* still by the only thread, which may open the ring file */
   sigset_t all, before;
   pthread_attr_t attributes;
-  pthread_t thread;
   sigfillset(&all);
   bool started = false;
   if (pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
     if (pthread_attr_init(&attributes) == 0) {
-      pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
       pthread_attr_setstacksize(&attributes, FLUSHER_STACK);
-      started = pthread_create(&thread, &attributes, flusher_main, NULL) == 0;
+      started = pthread_create(&flusher_thread, &attributes, flusher_main, NULL) == 0;
       pthread_attr_destroy(&attributes);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -417,7 +419,22 @@ void opgap_session_threads(void)
   opgap_cell = cell;
   if (!started) {
     static bool said;
-    atomic_store(&state->flusher, 0);
+    atomic_store(&state->flusher, OPGAP_FLUSHER_NONE);
     opgap_notice(&said, "cannot start the flusher thread: records are kept until the rings are full");
   }
+}
+
+void opgap_flusher_stop(void)
+{
+  struct opgap_state *state = opgap_state;
+  uint32_t runs = OPGAP_FLUSHER_RUNS;
+  if (!atomic_compare_exchange_strong(&state->flusher, &runs, OPGAP_FLUSHER_STOPS))
+    return;
+  struct opgap_cell *cell = opgap_cell;
+  opgap_cell = &opgap_tool_cell;
+  if (atomic_exchange(&state->arena->flusher_sleeps, 0)) /* F */
+    opgap_raw_futex_wake(&state->arena->flusher_sleeps);
+  pthread_join(flusher_thread, NULL);
+  atomic_store(&state->flusher, OPGAP_FLUSHER_NONE);
+  opgap_cell = cell;
 }

@@ -19,6 +19,8 @@
 
 enum opgap_phase { OPGAP_PHASE_NONE, OPGAP_PHASE_STARTING, OPGAP_PHASE_RUNNING, OPGAP_PHASE_ENDED, OPGAP_PHASE_FAILED };
 
+enum opgap_flusher { OPGAP_FLUSHER_NONE, OPGAP_FLUSHER_RUNS, OPGAP_FLUSHER_STOPS };
+
 struct opgap_config {
   struct opgap_settings settings;
   const struct opgap_event *hooks;
@@ -41,7 +43,8 @@ struct opgap_state {
   struct opgap_thread *process_stream, *gpu_stream; /* written by the consumer only */
   struct opgap_cell *gpu_cell;
   _Atomic uint32_t drain_lock; /* tid of the consumer, 0: nobody; futex */
-  _Atomic uint32_t flusher;    /* 0 none, 1 runs */
+  _Atomic uint32_t flusher;    /* enum opgap_flusher */
+  _Atomic uint32_t live;       /* threads with a slot that have not begun to end */
   uint64_t file_bytes;         /* of the trace, as we left it */
   bool write_failed;
 };
@@ -52,7 +55,7 @@ extern struct opgap_cell opgap_tool_cell;    /* the cell of whoever works for th
 extern struct opgap_cell opgap_flusher_cell; /* the flusher's: likewise, and tells that its descriptors may be used */
 /* The slot of a program's thread while it drains by itself, NULL else: hooks then come from signal handlers only. */
 extern __thread struct opgap_thread *opgap_draining __attribute__((tls_model("initial-exec")));
-extern struct opgap_cell *opgap_cells;       /* one a slot, wiped by fork */
+extern struct opgap_cell *opgap_cells; /* one a slot, wiped by fork */
 
 /* Allocates memory of the arena for real: [offset, offset + bytes).  False: no room. */
 bool opgap_arena_grow(uint64_t offset, uint64_t bytes);
@@ -72,6 +75,8 @@ bool opgap_drain_enter(uint64_t patience_ns);
 void opgap_drain_leave(void);
 /* Drains by the calling thread, which holds the lock. */
 long opgap_drain_now(enum opgap_drain_mode mode);
+/* Ends the flusher and waits for it: the program's last thread is about to end, and libc must find it the last. */
+void opgap_flusher_stop(void);
 /* A producer has filled a segment: wakes the flusher, or drains itself when there is none and much is waiting. */
 void opgap_segment_filled(struct opgap_thread *thread);
 /* Descriptors in the flusher's own table; -1 on any other thread, where the same numbers mean the program's files. */

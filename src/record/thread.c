@@ -89,6 +89,7 @@ static struct opgap_thread *attach(void)
   opgap_raw6(SYS_prctl, PR_GET_NAME, (long)slot->name, 0, 0, 0, 0);
   struct opgap_cell *cell = &opgap_cells[index];
   cell->thread = slot;
+  atomic_fetch_add(&opgap_state->live, 1);
   atomic_signal_fence(memory_order_seq_cst);
   opgap_cell = cell;
   return slot;
@@ -121,9 +122,13 @@ void opgap_thread_dying(void)
   if (cell == NULL || cell->thread == NULL)
     return;
   uint32_t live = OPGAP_SLOT_LIVE;
-  if (atomic_compare_exchange_strong_explicit(&cell->thread->state, &live, OPGAP_SLOT_DYING, memory_order_release,
-                                              memory_order_relaxed) && /* D */
-      atomic_fetch_add_explicit(&opgap_state->arena->dying, 1, memory_order_relaxed) % DYING_BATCH == DYING_BATCH - 1)
+  if (!atomic_compare_exchange_strong_explicit(&cell->thread->state, &live, OPGAP_SLOT_DYING, memory_order_release,
+                                               memory_order_relaxed)) /* D */
+    return;
+  if (atomic_fetch_sub(&opgap_state->live, 1) == 1)
+    opgap_flusher_stop();
+  else if (atomic_fetch_add_explicit(&opgap_state->arena->dying, 1, memory_order_relaxed) % DYING_BATCH ==
+           DYING_BATCH - 1)
     opgap_session_wake(); /* the others of the batch are gone by now: their slots can be used again */
 }
 

@@ -438,6 +438,7 @@ static void *short_thread(void *argument)
 static void body_short_threads(void)
 {
   start();
+  opgap_self(); /* as pthread_create's hook does: the main thread is alive, so the flusher stays */
   opgap_session_threads();
   for (int i = 0; i < SHORT_THREADS; i++) {
     pthread_t thread;
