@@ -60,9 +60,10 @@ static struct {
   bool helper_runs; /* lock */
   _Atomic bool any_record;
   _Atomic int exit_handlers;
-  _Atomic uint32_t bell;      /* futex: rings the helper */
-  _Atomic uint32_t sleeps;    /* the helper sleeps without a timer */
-  _Atomic uint64_t retake_at; /* ns; 0: not */
+  _Atomic uint32_t bell;          /* futex: rings the helper */
+  _Atomic uint32_t sleeps;        /* the helper sleeps without a timer */
+  _Atomic uint64_t foreign_kinds; /* activity kinds that the other user has enabled */
+  _Atomic uint64_t retake_at;     /* ns; 0: not */
 } life;
 
 static _Atomic bool started; /* the library was preloaded */
@@ -221,12 +222,23 @@ static void subscriber_callback(void *user, int domain, uint32_t cbid, const voi
     register_exit();
 }
 
-static int attach_cupti(void)
+static void unsubscribe(void)
+{
+  if (life.subscriber != NULL)
+    opgap_cupti.cuptiUnsubscribe(life.subscriber);
+  life.subscriber = NULL;
+}
+
+/* After another user of this process, its idle subscription may stay; activities do not need one. */
+static int attach_cupti(bool after_other)
 {
   int result = opgap_cupti.cuptiSubscribe(&life.subscriber, subscriber_callback, NULL);
   if (result != CUPTI_OK)
+    life.subscriber = NULL;
+  if (result != CUPTI_OK && !(after_other && result == CUPTI_MULTIPLE_SUBSCRIBERS))
     return result;
-  opgap_cupti.cuptiEnableCallback(1, life.subscriber, CUPTI_DOMAIN_RESOURCE, CUPTI_RESOURCE_CONTEXT_CREATED);
+  if (life.subscriber != NULL)
+    opgap_cupti.cuptiEnableCallback(1, life.subscriber, CUPTI_DOMAIN_RESOURCE, CUPTI_RESOURCE_CONTEXT_CREATED);
   if (opgap_cupti.cuptiSetThreadIdType != NULL)
     opgap_cupti.cuptiSetThreadIdType(CUPTI_THREAD_ID_SYSTEM);
   opgap_gpu_buffers_close(false);
@@ -238,7 +250,7 @@ static int attach_cupti(void)
   }
   if (result != CUPTI_OK) {
     disable_kinds();
-    opgap_cupti.cuptiUnsubscribe(life.subscriber);
+    unsubscribe();
   }
   return result;
 }
@@ -267,8 +279,7 @@ static void detach_cupti(void)
 {
   disable_kinds();
   flush_forced(0);
-  opgap_cupti.cuptiUnsubscribe(life.subscriber);
-  life.subscriber = NULL;
+  unsubscribe();
 }
 
 /* ---- helper ---- */
@@ -371,14 +382,12 @@ static void attach(void)
     return;
   if (state_now() == LIFE_ABSENT || state_now() == LIFE_YIELDED) {
     const char *reason = opgap_cupti_bind();
-    int result = reason ? CUPTI_UNKNOWN : attach_cupti();
+    int result = reason ? CUPTI_UNKNOWN : attach_cupti(state_now() == LIFE_YIELDED);
     if (result == CUPTI_OK) {
       if (state_now() == LIFE_YIELDED) /* contexts may stand already */
         register_exit();
       set_state(LIFE_ATTACHED);
       start_helper();
-    } else if (result == CUPTI_MULTIPLE_SUBSCRIBERS && state_now() == LIFE_YIELDED) {
-      ; /* somebody was faster; its end will be noticed */
     } else {
       fail(reason ? reason : failure_text(result));
     }
@@ -479,8 +488,18 @@ void opgap_gpu_foreign_enter(void)
     opgap_notice(&said, "another user of CUPTI starts: GPU activity pauses until it ends");
 }
 
+bool opgap_gpu_foreign_kind(int kind, bool on)
+{
+  uint64_t bit = kind >= 0 && kind < 64 ? UINT64_C(1) << kind : 0;
+  if (on)
+    return (atomic_fetch_or_explicit(&life.foreign_kinds, bit, memory_order_relaxed) | bit) != 0;
+  return (atomic_fetch_and_explicit(&life.foreign_kinds, ~bit, memory_order_relaxed) & ~bit) != 0;
+}
+
 void opgap_gpu_foreign_leave(bool holds)
 {
+  if (!holds)
+    atomic_store_explicit(&life.foreign_kinds, 0, memory_order_relaxed);
   if (state_now() != LIFE_YIELDED)
     return;
   atomic_store_explicit(&life.retake_at, holds ? 0 : opgap_clock_ns() + RETAKE_AFTER_NS, memory_order_release);

@@ -11,5 +11,7 @@ void opgap_gpu_wake_helper(void);
  * hands CUPTI over. leave: after it; `holds` tells whether that user holds CUPTI now.  The program's threads. */
 void opgap_gpu_foreign_enter(void);
 void opgap_gpu_foreign_leave(bool holds);
+/* The other user enabled or disabled a kind; returns whether it has any enabled. */
+bool opgap_gpu_foreign_kind(int kind, bool on);
 
 #endif

@@ -10,12 +10,15 @@
 /* Of src/gpu, when it is built in. */
 __attribute__((weak)) void opgap_gpu_foreign_enter(void);
 __attribute__((weak)) void opgap_gpu_foreign_leave(bool holds);
+__attribute__((weak)) bool opgap_gpu_foreign_kind(int kind, bool on);
 
 #define OPGAP_BODY(group, type, name, params, ...) type name params;
 OPGAP_BODY(cuda, int, cuptiSubscribe, (void **subscriber, void *callback, void *user))
 OPGAP_BODY(cuda, int, cuptiSubscribe_v2, (void **subscriber, void *callback, void *user, void *parameters))
 OPGAP_BODY(cuda, int, cuptiUnsubscribe, (void *subscriber))
 OPGAP_BODY(cuda, int, cuptiActivityRegisterCallbacks, (void *request, void *complete))
+OPGAP_BODY(cuda, int, cuptiActivityEnable, (int kind))
+OPGAP_BODY(cuda, int, cuptiActivityDisable, (int kind))
 OPGAP_BODY(cuda, int, cuptiFinalize, (void))
 #undef OPGAP_BODY
 
@@ -48,6 +51,23 @@ OPGAP_EXPORT int cuptiUnsubscribe(void *subscriber)
 OPGAP_EXPORT int cuptiActivityRegisterCallbacks(void *request, void *complete)
 {
   GUARD(cuptiActivityRegisterCallbacks, (request, complete), true, true);
+}
+
+/* True while the other user collects any kind of activity. */
+static bool collects(int kind, bool on)
+{
+  return opgap_gpu_foreign_kind == NULL || opgap_gpu_foreign_kind(kind, on);
+}
+
+OPGAP_EXPORT int cuptiActivityEnable(int kind)
+{
+  GUARD(cuptiActivityEnable, (kind), true, collects(kind, result == 0));
+}
+
+/* torch.profiler disables its kinds when it stops, and stays subscribed. */
+OPGAP_EXPORT int cuptiActivityDisable(int kind)
+{
+  GUARD(cuptiActivityDisable, (kind), false, collects(kind, false));
 }
 
 OPGAP_EXPORT int cuptiFinalize(void)

@@ -53,6 +53,7 @@ int main(int argc, char **argv)
   struct timespec pause = {1, 500000000}; /* longer than opgap waits before it takes CUPTI back */
   void *subscriber = NULL;
   int finalize = argc > 1 && strcmp(argv[1], "finalize") == 0;
+  int keep = argc > 1 && strcmp(argv[1], "keep") == 0; /* stays subscribed, as torch.profiler does */
   kernels(10);
   int result = cuptiSubscribe(&subscriber, callback, NULL);
   if (result == 0) {
@@ -63,7 +64,7 @@ int main(int argc, char **argv)
     cuptiActivityDisable(10);
     if (finalize)
       cuptiFinalize();
-    else
+    else if (!keep)
       cuptiUnsubscribe(subscriber);
   }
   nanosleep(&pause, NULL);

@@ -263,7 +263,7 @@ def case_taken():
 
 def case_other_tool():
     """CUPTI goes to the program's own session and comes back: 10 kernels before, 7 in it, 5 after."""
-    for how in ("unsubscribe", "finalize"):
+    for how in ("unsubscribe", "finalize", "keep"):
         run = Run([os.path.join(FAKES, "gpu_other_tool"), how])
         expect(run.said("subscribe"), [0], how + ": the program's subscription")
         expect(run.said("seen"), [7], how + ": kernels that the program's session saw")
