@@ -1,0 +1,208 @@
+/* What is printed: tables that fit, names with any bytes, JSON and CSV that parse. */
+#include <check.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_source.h"
+#include "output/output.h"
+#include "output/table.h"
+
+static void setup(void)
+{
+  fake_reset();
+}
+
+static void assert_clean(const char *bytes, const char *expected)
+{
+  char *clean = text_clean(bytes);
+  ck_assert_str_eq(clean, expected);
+  free(clean);
+}
+
+START_TEST(test_clean)
+{
+  assert_clean("plain", "plain");
+  assert_clean("tab\there\x1b[31m", "tab\\x09here\\x1b[31m");
+  assert_clean("\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80", "\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80");
+  assert_clean("\xff\xc3(\xe4\xb8", "\\xff\\xc3(\\xe4\\xb8");
+  assert_clean("\xc0\xaf\xed\xa0\x80", "\\xc0\\xaf\\xed\\xa0\\x80"); /* overlong, surrogate */
+  assert_clean("\xc2\x9b", "\\xc2\\x9b");                            /* CSI in 8 bits */
+}
+END_TEST
+
+static void assert_time(uint64_t ns, const char *expected)
+{
+  char text[32];
+  text_time(text, sizeof text, ns);
+  ck_assert_str_eq(text, expected);
+}
+
+START_TEST(test_units)
+{
+  char text[32];
+  assert_time(0, "0.000us");
+  assert_time(999999, "999.999us");
+  assert_time(1000000, "1.000ms");
+  assert_time(1500000000, "1.500s");
+  assert_time(OPGAP_UNKNOWN, "-");
+  text_bytes(text, sizeof text, 1023);
+  ck_assert_str_eq(text, "1023 B");
+  text_bytes(text, sizeof text, 1536 * 1024);
+  ck_assert_str_eq(text, "1.50 MB");
+}
+END_TEST
+
+static const struct table_column columns[] = {{"Name", true, 60, 0}, {"Little", false, 0, 1}, {"Time", false, 0, 0}};
+
+static char *printed(unsigned width)
+{
+  struct table table;
+  char *text = NULL;
+  size_t size;
+  FILE *file = open_memstream(&text, &size);
+  table_begin(&table, columns, 3);
+  table_cell(&table, "a_rather_long_name_of_an_op");
+  table_count(&table, 12);
+  table_time(&table, 2500, false);
+  table_print(&table, width, "", false, file);
+  table_end(&table);
+  fclose(file);
+  return text;
+}
+
+START_TEST(test_table_widths)
+{
+  char *text = printed(0);
+  ck_assert_str_eq(text, "Name                         Little     Time\n"
+                         "--------------------------------------------\n"
+                         "a_rather_long_name_of_an_op      12  2.500us\n");
+  free(text);
+  text = printed(36); /* the name is cut in its middle */
+  ck_assert_str_eq(text, "Name                 Little     Time\n"
+                         "------------------------------------\n"
+                         "a_rather...of_an_op      12  2.500us\n");
+  free(text);
+  text = printed(26); /* then a column goes */
+  ck_assert_str_eq(text, "Name                  Time\n"
+                         "--------------------------\n"
+                         "a_rathe...f_an_op  2.500us\n");
+  free(text);
+}
+END_TEST
+
+static struct opgap_summary *awkward_summary(void)
+{
+  unsigned p = fake_process(100, 1, "python \"x\"\n\xff");
+  unsigned t = fake_thread(p, 100, "python");
+  fake_op(p, t, 0, 1000, 1100, "bad \xff\"name\"\\\n,", 1, 2);
+  fake_op(p, t, 0, 1200, 1500, "aten::add", 3, 4);
+  fake_file_call(p, t, 0, FAKE_READ, 2000, 4000, "/tmp/\x01 a,b", 10);
+  return fake_analyse(NULL);
+}
+
+START_TEST(test_json_parses)
+{
+  struct opgap_summary *s = awkward_summary();
+  struct opgap_output_options options = {0};
+  char *text = opgap_output_json(s, &options);
+  json_error_t error;
+  json_t *root = json_loads(text, 0, &error);
+  ck_assert_msg(root != NULL, "%s", error.text);
+  ck_assert_int_eq(json_integer_value(json_object_get(root, "schema")), 1);
+  json_t *ops = json_object_get(root, "hot_ops");
+  ck_assert_uint_eq(json_array_size(ops), 3);
+  json_t *read = json_array_get(ops, 0), *add = json_array_get(ops, 1), *bad = json_array_get(ops, 2);
+  ck_assert_str_eq(json_string_value(json_object_get(read, "kind")), "call");
+  ck_assert_str_eq(json_string_value(json_object_get(add, "name")), "aten::add");
+  ck_assert_int_eq(json_integer_value(json_object_get(add, "self_cpu_ns")), 300000);
+  ck_assert(json_is_null(json_object_get(add, "self_gpu_ns")));
+  ck_assert_str_eq(json_string_value(json_object_get(bad, "name")), "bad \\xff\"name\"\\\\x0a,");
+  json_t *memory = json_object_get(root, "memory");
+  ck_assert(json_is_null(json_object_get(memory, "live_bytes")));
+  ck_assert(json_is_null(json_object_get(json_object_get(root, "steps"), "median_ns")));
+  json_t *gaps = json_object_get(root, "idle_gaps");
+  ck_assert_int_eq(json_integer_value(json_object_get(gaps, "thread_ns")), 2000000);
+  json_decref(root);
+  free(text);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_csv_quotes)
+{
+  struct opgap_summary *s = awkward_summary();
+  struct opgap_output_options options = {.limit = 1};
+  char *text = NULL;
+  size_t size;
+  FILE *file = open_memstream(&text, &size);
+  opgap_output_csv(s, &options, OPGAP_CSV_FILES, file);
+  fclose(file);
+  ck_assert_str_eq(text, "path,operation,calls,bytes,time_ns,failed,processes\r\n"
+                         "\"/tmp/\x01 a,b\",read,1,10,2000000,0,1\r\n");
+  free(text);
+  file = open_memstream(&text, &size);
+  options = (struct opgap_output_options){.sort = OPGAP_SORT_NAME};
+  opgap_output_csv(s, &options, OPGAP_CSV_OPS, file);
+  fclose(file);
+  ck_assert_ptr_nonnull(strstr(text, "\r\naten::add,torch,program,1,300000,300000,0,,,3,4,0\r\n"
+                                     "\"bad \xff\"\"name\"\"\\\n,\",torch,program,1,100000,100000,0,,,1,2,0\r\n"));
+  free(text);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_text_has_no_control_bytes)
+{
+  struct opgap_summary *s = awkward_summary();
+  struct opgap_output_options options = {0};
+  void (*const printers[])(const struct opgap_summary *, const struct opgap_output_options *,
+                           FILE *) = {opgap_output_text, opgap_output_markdown};
+  for (int i = 0; i < 2; i++) {
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    printers[i](s, &options, file);
+    fclose(file);
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++)
+      ck_assert_msg(*at == '\n' || (*at >= 0x20 && *at < 0x7f), "byte %02x", *at);
+    ck_assert_ptr_nonnull(strstr(text, "aten::add"));
+    ck_assert_ptr_nonnull(strstr(text, "none found"));
+    free(text);
+  }
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_sort_names)
+{
+  ck_assert_int_eq(opgap_sort_parse("self_cpu_time_total"), OPGAP_SORT_SELF_CPU);
+  ck_assert_int_eq(opgap_sort_parse("CPU total"), OPGAP_SORT_TOTAL_CPU);
+  ck_assert_int_eq(opgap_sort_parse("calls"), OPGAP_SORT_CALLS);
+  ck_assert_int_eq(opgap_sort_parse("colour"), OPGAP_SORT_COUNT);
+  struct opgap_sum_op ops[] = {{.name = "b", .calls = 3}, {.name = "a", .calls = 3}, {.name = "c", .calls = 9}};
+  opgap_sort_ops(ops, 3, OPGAP_SORT_CALLS);
+  ck_assert_str_eq(ops[0].name, "c");
+  ck_assert_str_eq(ops[1].name, "a");
+}
+END_TEST
+
+int main(void)
+{
+  Suite *suite = suite_create("output");
+  TCase *tests = tcase_create("output");
+  tcase_add_checked_fixture(tests, setup, NULL);
+  tcase_add_test(tests, test_clean);
+  tcase_add_test(tests, test_units);
+  tcase_add_test(tests, test_table_widths);
+  tcase_add_test(tests, test_json_parses);
+  tcase_add_test(tests, test_csv_quotes);
+  tcase_add_test(tests, test_text_has_no_control_bytes);
+  tcase_add_test(tests, test_sort_names);
+  suite_add_tcase(suite, tests);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? 1 : 0;
+}
