@@ -17,7 +17,8 @@
 #define OPGAP_ENCODE_MAX_WORDS (32u * 1024u) /* of ring records in one chunk */
 /* a record of w words becomes at most 10 bytes a word and a few common ones; names come on top */
 #define OPGAP_ENCODE_BUFFER (2u << 20)
-#define OPGAP_ENCODE_NAMES (512u * 1024u) /* names are cut off beyond this */
+/* names are cut off beyond this: 230 bytes for each of the most records that a chunk can hold */
+#define OPGAP_ENCODE_NAMES (1536u * 1024u)
 
 /* Ticks -> CLOCK_MONOTONIC ns: ns = ns0 + (ticks - ticks0) * mult / 2^32. */
 struct opgap_tick_scale {

@@ -34,11 +34,58 @@ static void text_number(char *at, unsigned number)
   *at = 0;
 }
 
+/* The name table of a process is limited, and a long run can open any number of files: once paths have filled their
+ * share, a new one is recorded as its folder and a star. */
+#define PATH_SHARE_BYTES (3u * 1024u * 1024u)
+static bool share_spent;
+
+static bool starts_with(const char *path, size_t length, const char *prefix)
+{
+  size_t n = strlen(prefix);
+  return length > n && memcmp(path, prefix, n) == 0;
+}
+
+static uint32_t intern_folder(const char *path, size_t length)
+{
+  char folder[OPGAP_NAME_MAX + 2];
+  while (length > 0 && path[length - 1] != '/')
+    length--;
+  if (length > OPGAP_NAME_MAX)
+    length = OPGAP_NAME_MAX;
+  memcpy(folder, path, length);
+  folder[length] = '*';
+  return opgap_intern(folder, length + 1);
+}
+
+static uint32_t intern_path(const char *path, size_t length)
+{
+  static const char torch[] = "/dev/shm/torch_*"; /* a tensor handed between processes has a file name of its own */
+  if (starts_with(path, length, "/dev/shm/torch_"))
+    return opgap_intern(torch, sizeof torch - 1);
+  if (share_spent)
+    return intern_folder(path, length);
+  uint32_t id = opgap_intern(path, length);
+  if (opgap_unlikely(id > PATH_SHARE_BYTES / 8)) /* an id is an offset in units of 8 bytes */
+    share_spent = true;
+  return id;
+}
+
+/* What the kernel says; names of pipes, sockets and the like are no paths, and needed one by one. */
+static uint32_t intern_kernel_name(const char *name, size_t length)
+{
+  static const char deleted[] = " (deleted)";
+  if (name[0] != '/')
+    return opgap_intern(name, length);
+  if (length > sizeof deleted - 1 && memcmp(name + length - (sizeof deleted - 1), deleted, sizeof deleted - 1) == 0)
+    length -= sizeof deleted - 1;
+  return intern_path(name, length);
+}
+
 static uint32_t intern_link(const char *link)
 {
   char target[OPGAP_NAME_MAX + 1];
   long length = opgap_raw6(SYS_readlinkat, AT_FDCWD, (long)link, (long)target, sizeof target - 1, 0, 0);
-  return length > 0 ? opgap_intern(target, (size_t)length) : 0;
+  return length > 0 ? intern_kernel_name(target, (size_t)length) : 0;
 }
 
 static uint32_t ask_kernel(int fd)
@@ -94,17 +141,17 @@ static uint32_t intern_joined(int dirfd, const char *path)
     length = opgap_raw6(SYS_readlinkat, AT_FDCWD, (long)link, (long)joined, sizeof joined - 1, 0, 0);
   }
   if (length <= 0)
-    return opgap_intern(path, strlen(path));
+    return intern_path(path, strlen(path));
   size_t at = (size_t)length;
   if (strcmp(path, ".") == 0)
-    return opgap_intern(joined, at);
+    return intern_path(joined, at);
   if (joined[at - 1] != '/' && at < OPGAP_NAME_MAX)
     joined[at++] = '/';
   while (path[0] == '.' && path[1] == '/')
     path += 2;
   while (*path && at < OPGAP_NAME_MAX)
     joined[at++] = *path++;
-  return opgap_intern(joined, at);
+  return intern_path(joined, at);
 }
 
 uint32_t opgap_path_name(int dirfd, const char *path, int error)
@@ -112,7 +159,7 @@ uint32_t opgap_path_name(int dirfd, const char *path, int error)
   if (path == NULL || error == EFAULT)
     return 0;
   if (path[0] == '/')
-    return opgap_intern(path, strlen(path));
+    return intern_path(path, strlen(path));
   if (path[0] == 0) /* AT_EMPTY_PATH: the descriptor itself; else ENOENT */
     return dirfd >= 0 ? opgap_fd_name(dirfd) : 0;
   return intern_joined(dirfd, path);
@@ -125,7 +172,7 @@ uint32_t opgap_fd_opened(int fd, int dirfd, const char *path, int error)
   opgap_fd_new(fd);
   if (path == NULL || path[0] != '/' || table == NULL || (unsigned)fd >= FD_LIMIT)
     return opgap_fd_name(fd);
-  uint32_t id = opgap_intern(path, strlen(path));
+  uint32_t id = intern_path(path, strlen(path));
   table[fd] = id;
   return id;
 }
@@ -153,6 +200,7 @@ uint32_t opgap_selected_name(int limit, const fd_set *readers, const fd_set *wri
 void opgap_hooks_session_started(void)
 {
   size_t bytes = FD_LIMIT * sizeof *table;
+  share_spent = false;
   if (table == NULL)
     table = opgap_raw_mmap(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
   else

@@ -15,7 +15,7 @@ static int answer_42(void)
 }
 
 int early_answer(void);
-static int (*resolve(void))(void)
+static __attribute__((used)) int (*resolve(void))(void)
 {
   char from[200], to[200];
   memset(from, 7, size);
