@@ -372,7 +372,7 @@ static void fail(const char *reason)
   static bool said;
   atomic_store_explicit(&life.failure, reason, memory_order_relaxed);
   set_state(LIFE_FAILED);
-  opgap_notice(&said, "no GPU activity: %s", reason);
+  opgap_notice(&said, "no GPU activity: %s", reason + sizeof "unavailable: " - 1);
 }
 
 /* From ABSENT or YIELDED to ATTACHED or FAILED.  On a program's thread or the helper. */
