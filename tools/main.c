@@ -7,6 +7,8 @@
 static const struct opgap_command commands[] = {
     {"record", "run a program and trace it", opgap_cmd_record},
     {"report", "hot ops, idle gaps and their causes, the verdict", opgap_cmd_report},
+    {"gate", "compare runs with a baseline: exit 1 when it got slower, and which op did it", opgap_cmd_gate},
+    {"baseline", "make the file that the gate compares with", opgap_cmd_baseline},
     {"info", "what a trace holds, and which functions this build can record", opgap_cmd_info},
     {"doctor", "check whether programs can be traced on this machine", opgap_cmd_doctor},
 };

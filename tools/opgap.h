@@ -27,6 +27,8 @@ struct opgap_command {
 
 int opgap_cmd_record(int argc, char **argv);
 int opgap_cmd_report(int argc, char **argv);
+int opgap_cmd_gate(int argc, char **argv);
+int opgap_cmd_baseline(int argc, char **argv);
 int opgap_cmd_info(int argc, char **argv);
 int opgap_cmd_doctor(int argc, char **argv);
 

@@ -1,0 +1,663 @@
+/* Runs from traces: reads the streams of the process whose steps count a second time, now that its steps are known, and
+ * adds each record to the step in which it ended. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/baseline.h"
+#include "analysis/internal.h"
+
+static const struct opgap_metric_info metrics[OPGAP_METRIC_COUNT] = {
+    [OPGAP_METRIC_STEP] = {"step", "time of a step", OPGAP_UNIT_NS, false, true},
+    [OPGAP_METRIC_DATA_WAIT] = {"data_wait", "waiting for the DataLoader", OPGAP_UNIT_NS, false, false},
+    [OPGAP_METRIC_BLOCKED] = {"blocked", "main thread in blocking calls", OPGAP_UNIT_NS, false, false},
+    [OPGAP_METRIC_FILE_TIME] = {"file_time", "in calls on files", OPGAP_UNIT_NS, false, false},
+    [OPGAP_METRIC_GPU_BUSY] = {"gpu_busy", "kernels and copies", OPGAP_UNIT_NS, false, false},
+    [OPGAP_METRIC_OPS] = {"ops", "framework ops and ranges", OPGAP_UNIT_COUNT, true, true},
+    [OPGAP_METRIC_LAUNCHES] = {"launches", "kernels and graphs launched", OPGAP_UNIT_COUNT, true, true},
+    [OPGAP_METRIC_KERNELS] = {"kernels", "kernels that ended", OPGAP_UNIT_COUNT, true, false},
+    [OPGAP_METRIC_SYNCS] = {"syncs", "waits for the GPU", OPGAP_UNIT_COUNT, true, true},
+    [OPGAP_METRIC_GPU_COPIES] = {"gpu_copies", "copies asked of the GPU", OPGAP_UNIT_COUNT, true, true},
+    [OPGAP_METRIC_GPU_COPY_BYTES] = {"gpu_copy_bytes", "bytes of these", OPGAP_UNIT_BYTES, true, true},
+    [OPGAP_METRIC_GPU_ALLOCATIONS] = {"gpu_allocations", "device memory asked of CUDA", OPGAP_UNIT_COUNT, true, true},
+    [OPGAP_METRIC_ALLOCATIONS] = {"allocations", "host allocations inside ops", OPGAP_UNIT_COUNT, true, true},
+    [OPGAP_METRIC_ALLOC_BYTES] = {"alloc_bytes", "bytes of these", OPGAP_UNIT_BYTES, true, true},
+    [OPGAP_METRIC_OPENS] = {"opens", "files opened", OPGAP_UNIT_COUNT, true, true},
+    [OPGAP_METRIC_READS] = {"reads", "reads of files", OPGAP_UNIT_COUNT, true, true},
+    [OPGAP_METRIC_READ_BYTES] = {"read_bytes", "bytes of these", OPGAP_UNIT_BYTES, true, true},
+    [OPGAP_METRIC_WRITES] = {"writes", "writes to files", OPGAP_UNIT_COUNT, true, true},
+    [OPGAP_METRIC_WRITTEN_BYTES] = {"written_bytes", "bytes of these", OPGAP_UNIT_BYTES, true, true},
+};
+
+const struct opgap_metric_info *opgap_metric_info(enum opgap_metric metric)
+{
+  return &metrics[metric];
+}
+
+enum opgap_metric opgap_metric_find(const char *name)
+{
+  int m = 0;
+  while (m < OPGAP_METRIC_COUNT && strcmp(metrics[m].name, name) != 0)
+    m++;
+  return (enum opgap_metric)m;
+}
+
+struct opgap_runs *opgap_runs_new(void)
+{
+  struct opgap_pool *pool = opgap_pool_new();
+  struct opgap_runs *runs = opgap_pool_alloc(pool, sizeof *runs);
+  runs->pool = pool;
+  runs->label = runs->command = "";
+  runs->step_source = "none";
+  runs->runs = opgap_pool_alloc(pool, OPGAP_RUNS_MOST * sizeof *runs->runs);
+  return runs;
+}
+
+void opgap_runs_free(struct opgap_runs *runs)
+{
+  if (runs != NULL)
+    opgap_pool_free(runs->pool);
+}
+
+const char *opgap_runs_info(const struct opgap_runs *runs, const char *key)
+{
+  for (size_t i = 0; i < runs->info_count; i++)
+    if (strcmp(runs->info_keys[i], key) == 0)
+      return runs->info_values[i];
+  return NULL;
+}
+
+const struct opgap_figure *opgap_run_figure(const struct opgap_run *run, const char *name)
+{
+  for (size_t i = 0; i < run->figure_count; i++)
+    if (strcmp(run->figures[i].name, name) == 0)
+      return &run->figures[i];
+  return NULL;
+}
+
+/* ---- reading one run ---- */
+
+/* What stands directly inside the op that will end next at the level above, and has been given to no op yet. */
+struct inside {
+  uint64_t child_ns, allocs, alloc_bytes;
+  uint64_t sum[OPGAP_METRIC_COUNT]; /* of hooked calls */
+};
+
+enum row_kind { ROW_OP, ROW_RANGE, ROW_FILE, ROW_KERNEL, ROW_COPY, ROW_OUTSIDE, ROW_KINDS };
+static const char *const row_kinds[ROW_KINDS] = {"op", "range", "file", "kernel", "copy", "outside"};
+
+struct reading {
+  const struct opgap_source *source;
+  const struct opgap_summary *summary;
+  struct opgap_runs *runs;
+  struct opgap_run *run;
+  unsigned process;
+  uint64_t *starts, *ends; /* of the steps kept, CLOCK_MONOTONIC */
+  uint8_t verbs[OPGAP_MAX_EVENTS];
+  bool main_thread;
+  struct inside levels[257];
+  unsigned deepest;
+  struct opgap_strings names;
+  struct opgap_map index; /* (kind, name) -> row + 1 */
+  VEC(struct opgap_row) rows;
+  uint64_t main_self_ns; /* of ops of the main thread inside steps */
+};
+
+static struct opgap_row *row_by_name(struct reading *g, enum row_kind kind, const char *name, size_t length)
+{
+  static const char other[] = "(others)";
+  uint32_t id = opgap_strings_id(&g->names, name, length);
+  if (opgap_map_get(&g->index, kind, id) == 0 && g->rows.count >= OPGAP_RUNS_ROWS - ROW_KINDS) {
+    g->runs->rows_left_out = true;
+    id = opgap_strings_id(&g->names, other, sizeof other - 1);
+  }
+  uint32_t *index = opgap_map_put(&g->index, kind, id);
+  if (*index == 0) {
+    struct opgap_row *row = VEC_PUSH(&g->rows);
+    row->kind = row_kinds[kind];
+    row->name = opgap_strings_text(&g->names, id);
+    *index = (uint32_t)g->rows.count;
+  }
+  return &g->rows.at[*index - 1];
+}
+
+/* ProfilerStep#1, ProfilerStep#2, ... are one op, as in the report. */
+static struct opgap_row *row_of(struct reading *g, enum row_kind kind, uint64_t name_id)
+{
+  size_t length = 0;
+  const char *name = g->source->name(g->source->context, g->process, name_id, &length);
+  if (strncmp(name, "ProfilerStep#", 13) == 0)
+    return row_by_name(g, kind, "ProfilerStep*", 13);
+  return row_by_name(g, kind, name, length);
+}
+
+/* Index of the step in which a time lies, or steps when in none. */
+static size_t step_of(const struct reading *g, uint64_t end)
+{
+  size_t low = 0, high = g->run->steps;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (g->ends[middle] < end)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < g->run->steps && end > g->starts[low] ? low : g->run->steps;
+}
+
+static void count(struct reading *g, size_t step, enum opgap_metric metric, uint64_t value)
+{
+  g->run->samples[metric][step] += value;
+}
+
+static struct inside take_inside(struct reading *g, unsigned depth)
+{
+  struct inside all = {0};
+  for (unsigned d = depth + 1; d <= g->deepest; d++) {
+    struct inside *level = &g->levels[d];
+    all.child_ns += level->child_ns;
+    all.allocs += level->allocs;
+    all.alloc_bytes += level->alloc_bytes;
+    for (int m = 0; m < OPGAP_METRIC_COUNT; m++)
+      all.sum[m] += level->sum[m];
+    *level = (struct inside){0};
+  }
+  if (g->deepest > depth)
+    g->deepest = depth;
+  return all;
+}
+
+static struct inside *level_at(struct reading *g, unsigned depth)
+{
+  if (depth > g->deepest)
+    g->deepest = depth;
+  return &g->levels[depth];
+}
+
+static uint64_t less(uint64_t all, uint64_t part)
+{
+  return all > part ? all - part : 0;
+}
+
+static bool is_fetch(struct reading *g, uint64_t name_id)
+{
+  size_t length = 0;
+  const char *name = g->source->name(g->source->context, g->process, name_id, &length);
+  return strncmp(name, "enumerate(DataLoader)#", 22) == 0;
+}
+
+static void add_op(struct reading *g, const struct opgap_record *r)
+{
+  uint64_t ns = less(r->end_ns, r->start_ns);
+  struct inside inside = take_inside(g, r->depth);
+  struct inside *level = level_at(g, r->depth);
+  level->child_ns += ns;
+  level->allocs += r->field[2];
+  level->alloc_bytes += r->field[3];
+  size_t step = step_of(g, r->end_ns);
+  struct opgap_row *row = row_of(g, r->event == OPGAP_EV_RANGE ? ROW_RANGE : ROW_OP, r->field[0]);
+  for (int m = 0; m < OPGAP_METRIC_COUNT; m++)
+    row->sum[m] += inside.sum[m];
+  if (step == g->run->steps)
+    return;
+  row->calls++;
+  row->sum[OPGAP_METRIC_OPS]++;
+  count(g, step, OPGAP_METRIC_OPS, 1);
+  if (r->start_ns < g->starts[step]) /* it spans steps: its own time and allocations belong to no single one */
+    return;
+  uint64_t self = less(ns, inside.child_ns), allocs = less(r->field[2], inside.allocs);
+  uint64_t bytes = less(r->field[3], inside.alloc_bytes);
+  row->sum[OPGAP_METRIC_STEP] += self;
+  row->sum[OPGAP_METRIC_ALLOCATIONS] += allocs;
+  row->sum[OPGAP_METRIC_ALLOC_BYTES] += bytes;
+  count(g, step, OPGAP_METRIC_ALLOCATIONS, allocs);
+  count(g, step, OPGAP_METRIC_ALLOC_BYTES, bytes);
+  if (!g->main_thread)
+    return;
+  g->main_self_ns += self;
+  if (is_fetch(g, r->field[0])) {
+    row->sum[OPGAP_METRIC_DATA_WAIT] += ns;
+    count(g, step, OPGAP_METRIC_DATA_WAIT, ns);
+  }
+}
+
+/* Adds to the step, and to the op that the call is directly inside. */
+static void count_call(struct reading *g, const struct opgap_record *r, size_t step, enum opgap_metric metric,
+                       uint64_t value)
+{
+  count(g, step, metric, value);
+  level_at(g, r->depth)->sum[metric] += value;
+}
+
+static bool has(const char *text, const char *part)
+{
+  return strstr(text, part) != NULL;
+}
+
+static void add_cuda(struct reading *g, const char *name, const struct opgap_record *r, size_t step, uint64_t bytes)
+{
+  if (has(name, "Launch") && !has(name, "HostFunc"))
+    count_call(g, r, step, OPGAP_METRIC_LAUNCHES, 1);
+  else if (has(name, "Synchronize"))
+    count_call(g, r, step, OPGAP_METRIC_SYNCS, 1);
+  else if (has(name, "Memcpy")) {
+    count_call(g, r, step, OPGAP_METRIC_GPU_COPIES, 1);
+    count_call(g, r, step, OPGAP_METRIC_GPU_COPY_BYTES, bytes);
+  } else if (has(name, "Malloc") || has(name, "MemAlloc") || has(name, "HostAlloc"))
+    count_call(g, r, step, OPGAP_METRIC_GPU_ALLOCATIONS, 1);
+}
+
+static void add_file_call(struct reading *g, enum verb verb, const struct opgap_record *r, size_t step)
+{
+  static const struct {
+    enum verb verb;
+    enum opgap_metric calls, bytes; /* bytes: OPGAP_METRIC_COUNT when the call moves none */
+  } kinds[] = {{VERB_READ, OPGAP_METRIC_READS, OPGAP_METRIC_READ_BYTES},
+               {VERB_WRITE, OPGAP_METRIC_WRITES, OPGAP_METRIC_WRITTEN_BYTES},
+               {VERB_OPEN, OPGAP_METRIC_OPENS, OPGAP_METRIC_COUNT}};
+  size_t length = 0;
+  const char *path = g->source->name(g->source->context, g->process, r->field[0], &length);
+  if (path[0] != '/')
+    return;
+  struct opgap_row *row = row_by_name(g, ROW_FILE, path, length);
+  uint64_t ns = r->end_ns - r->start_ns;
+  row->calls++;
+  row->sum[OPGAP_METRIC_FILE_TIME] += ns;
+  count(g, step, OPGAP_METRIC_FILE_TIME, ns);
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    if (kinds[i].verb != verb)
+      continue;
+    row->sum[kinds[i].calls]++;
+    count_call(g, r, step, kinds[i].calls, 1);
+    if (kinds[i].bytes != OPGAP_METRIC_COUNT && r->status == 0) {
+      row->sum[kinds[i].bytes] += r->field[1];
+      count_call(g, r, step, kinds[i].bytes, r->field[1]);
+    }
+  }
+}
+
+static void add_call(struct reading *g, const struct opgap_event *event, const struct opgap_record *r)
+{
+  size_t step = step_of(g, r->end_ns);
+  if (step == g->run->steps || r->end_ns < r->start_ns)
+    return;
+  if (event->flags & OPGAP_EVENT_BLOCKING && g->main_thread)
+    count_call(g, r, step, OPGAP_METRIC_BLOCKED, r->end_ns - r->start_ns);
+  if (strncmp(event->category, "cuda", 4) == 0)
+    add_cuda(g, event->name, r, step, r->field[1]);
+  else if (event->flags & OPGAP_EVENT_OBJECT_NAME)
+    add_file_call(g, (enum verb)g->verbs[event->id], r, step);
+}
+
+static void add_activity(struct reading *g, const struct opgap_record *r)
+{
+  size_t step = step_of(g, r->end_ns);
+  if (step == g->run->steps)
+    return;
+  uint64_t ns = less(r->end_ns, r->start_ns);
+  bool kernel = r->event == OPGAP_EV_KERNEL;
+  struct opgap_row *row = kernel ? row_of(g, ROW_KERNEL, r->field[0]) : row_by_name(g, ROW_COPY, "memcpy", 6);
+  row->calls++;
+  row->sum[OPGAP_METRIC_GPU_BUSY] += ns;
+  count(g, step, OPGAP_METRIC_GPU_BUSY, ns);
+  if (kernel) {
+    row->sum[OPGAP_METRIC_KERNELS]++;
+    count(g, step, OPGAP_METRIC_KERNELS, 1);
+  }
+}
+
+static void add_record(struct reading *g, const struct opgap_record *r)
+{
+  if (r->event == OPGAP_EV_OP || r->event == OPGAP_EV_RANGE) {
+    add_op(g, r);
+  } else if (r->event == OPGAP_EV_KERNEL || r->event == OPGAP_EV_GPU_MEMCPY) {
+    add_activity(g, r);
+  } else if (r->event >= OPGAP_FIRST_HOOK) {
+    const struct opgap_event *event = g->source->event(g->source->context, g->process, r->event);
+    if (event != NULL && event->kind == OPGAP_SPAN && event->flags & OPGAP_EVENT_HOOK)
+      add_call(g, event, r);
+  }
+}
+
+/* What is in no op. */
+static void end_stream(struct reading *g)
+{
+  struct inside rest = take_inside(g, 0);
+  struct opgap_row *row = row_by_name(g, ROW_OUTSIDE, "outside ops", 11);
+  for (int m = 0; m < OPGAP_METRIC_COUNT; m++)
+    row->sum[m] += rest.sum[m] + g->levels[0].sum[m];
+  g->levels[0] = (struct inside){0};
+}
+
+static void read_streams(struct reading *g)
+{
+  const struct opgap_process_info *info = g->source->process(g->source->context, g->process);
+  for (unsigned id = 0; id < OPGAP_MAX_EVENTS; id++) {
+    const struct opgap_event *event = g->source->event(g->source->context, g->process, id);
+    if (event != NULL && event->flags & OPGAP_EVENT_HOOK)
+      g->verbs[id] = (uint8_t)hooks_verb(event);
+  }
+  for (unsigned s = 0; s < info->stream_count; s++) {
+    void *cursor = g->source->cursor_open(g->source->context, g->process, s);
+    const struct opgap_record *records;
+    size_t left;
+    g->main_thread = info->streams[s].kind == OPGAP_STREAM_THREAD && info->streams[s].tid == info->pid;
+    while (cursor != NULL && (left = g->source->cursor_batch(cursor, &records)) > 0)
+      for (size_t i = 0; i < left; i++)
+        add_record(g, &records[i]);
+    if (cursor != NULL)
+      g->source->cursor_close(cursor);
+    end_stream(g);
+  }
+}
+
+/* ---- the run as a whole ---- */
+
+static void set_steps(struct reading *g)
+{
+  const struct opgap_sum_steps *steps = &g->summary->steps;
+  struct opgap_run *run = g->run;
+  size_t kept = steps->count - steps->skipped;
+  run->steps_found = steps->count;
+  run->skipped = steps->skipped;
+  run->steps = kept < OPGAP_RUNS_STEPS ? kept : OPGAP_RUNS_STEPS;
+  g->starts = opgap_xcalloc(run->steps + 1, sizeof *g->starts);
+  g->ends = opgap_xcalloc(run->steps + 1, sizeof *g->ends);
+  for (int m = 0; m < OPGAP_METRIC_COUNT; m++)
+    run->samples[m] = opgap_pool_alloc(g->runs->pool, (run->steps + 1) * sizeof(uint64_t));
+  for (size_t i = 0; i < run->steps; i++) {
+    g->starts[i] = g->summary->start_ns + steps->start_ns[steps->skipped + i];
+    g->ends[i] = g->starts[i] + steps->durations_ns[steps->skipped + i];
+    run->samples[OPGAP_METRIC_STEP][i] = steps->durations_ns[steps->skipped + i];
+  }
+}
+
+/* A metric that no kind of record in this trace can feed is unknown, not 0. */
+static void drop_unknown(struct reading *g)
+{
+  const struct opgap_summary *s = g->summary;
+  bool cuda = s->has_gpu, ops = false;
+  for (size_t i = 0; i < s->call_count; i++)
+    cuda = cuda || strncmp(s->calls[i].category, "cuda", 4) == 0;
+  for (size_t i = 0; i < s->op_count; i++)
+    ops = ops || s->ops[i].kind == OPGAP_OP_TORCH || s->ops[i].kind == OPGAP_OP_RANGE;
+  static const enum opgap_metric of_cuda[] = {OPGAP_METRIC_LAUNCHES, OPGAP_METRIC_SYNCS, OPGAP_METRIC_GPU_COPIES,
+                                              OPGAP_METRIC_GPU_COPY_BYTES, OPGAP_METRIC_GPU_ALLOCATIONS};
+  static const enum opgap_metric of_gpu[] = {OPGAP_METRIC_GPU_BUSY, OPGAP_METRIC_KERNELS};
+  static const enum opgap_metric of_ops[] = {OPGAP_METRIC_OPS, OPGAP_METRIC_ALLOCATIONS, OPGAP_METRIC_ALLOC_BYTES,
+                                             OPGAP_METRIC_DATA_WAIT};
+  for (size_t i = 0; !cuda && i < sizeof of_cuda / sizeof *of_cuda; i++)
+    g->run->samples[of_cuda[i]] = NULL;
+  for (size_t i = 0; !s->has_gpu && i < sizeof of_gpu / sizeof *of_gpu; i++)
+    g->run->samples[of_gpu[i]] = NULL;
+  for (size_t i = 0; !ops && i < sizeof of_ops / sizeof *of_ops; i++)
+    g->run->samples[of_ops[i]] = NULL;
+}
+
+static void figure(struct reading *g, enum opgap_unit unit, bool counter, double value, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+static void figure(struct reading *g, enum opgap_unit unit, bool counter, double value, const char *format, ...)
+{
+  struct opgap_run *run = g->run;
+  char name[256];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(name, sizeof name, format, arguments);
+  va_end(arguments);
+  run->figures[run->figure_count++] =
+      (struct opgap_figure){opgap_pool_string(g->runs->pool, name), unit, counter, value};
+}
+
+static void add_causes(struct reading *g, const char *prefix, const struct opgap_sum_cause *causes, size_t count_,
+                       double steps)
+{
+  double by_cause[OPGAP_CAUSE_COUNT] = {0}, all = 0;
+  for (size_t i = 0; i < count_; i++) {
+    by_cause[causes[i].cause] += (double)causes[i].ns;
+    all += (double)causes[i].ns;
+  }
+  figure(g, OPGAP_UNIT_NS, false, all / steps, "%s", prefix);
+  for (int c = 0; c < OPGAP_CAUSE_COUNT; c++)
+    if (by_cause[c] > 0)
+      figure(g, OPGAP_UNIT_NS, false, by_cause[c] / steps, "%s.%s", prefix, opgap_cause_name((enum opgap_cause)c));
+}
+
+static void add_call_totals(struct reading *g)
+{
+  const struct opgap_summary *s = g->summary;
+  uint64_t copies = 0, copy_bytes = 0, reads = 0, read_bytes = 0, writes = 0, written = 0;
+  for (size_t i = 0; i < s->call_count; i++)
+    if (strcmp(s->calls[i].category, "copy") == 0) {
+      copies += s->calls[i].calls;
+      copy_bytes += s->calls[i].bytes;
+    }
+  for (size_t i = 0; i < s->file_count; i++) {
+    bool read = strcmp(s->files[i].operation, "read") == 0, write = strcmp(s->files[i].operation, "write") == 0;
+    reads += read ? s->files[i].calls : 0;
+    read_bytes += read ? s->files[i].bytes : 0;
+    writes += write ? s->files[i].calls : 0;
+    written += write ? s->files[i].bytes : 0;
+  }
+  figure(g, OPGAP_UNIT_COUNT, true, (double)s->memory.allocations, "run.allocations");
+  figure(g, OPGAP_UNIT_BYTES, true, (double)s->memory.bytes_allocated, "run.alloc_bytes");
+  figure(g, OPGAP_UNIT_COUNT, true, (double)copies, "run.copies");
+  figure(g, OPGAP_UNIT_BYTES, true, (double)copy_bytes, "run.copy_bytes");
+  figure(g, OPGAP_UNIT_COUNT, true, (double)reads, "run.reads");
+  figure(g, OPGAP_UNIT_BYTES, true, (double)read_bytes, "run.read_bytes");
+  figure(g, OPGAP_UNIT_COUNT, true, (double)writes, "run.writes");
+  figure(g, OPGAP_UNIT_BYTES, true, (double)written, "run.written_bytes");
+}
+
+#define FIGURES_MOST (2 * (OPGAP_CAUSE_COUNT + 1) + OPGAP_CLASS_COUNT + 16)
+
+static void add_figures(struct reading *g)
+{
+  const struct opgap_summary *s = g->summary;
+  double steps = s->steps.count ? (double)s->steps.count : 1;
+  g->run->figures = opgap_pool_alloc(g->runs->pool, FIGURES_MOST * sizeof *g->run->figures);
+  add_call_totals(g);
+  if (s->memory.peak_rss_bytes != OPGAP_UNKNOWN)
+    figure(g, OPGAP_UNIT_BYTES, false, (double)s->memory.peak_rss_bytes, "peak_rss");
+  if (s->memory.peak_bytes != OPGAP_UNKNOWN)
+    figure(g, OPGAP_UNIT_BYTES, false, (double)s->memory.peak_bytes, "peak_bytes");
+  for (int c = 0; s->breakdown.steps > 0 && c < OPGAP_CLASS_COUNT; c++)
+    figure(g, OPGAP_UNIT_NS, false, (double)s->breakdown.class_ns[c] / (double)s->breakdown.steps, "breakdown.%s",
+           opgap_class_name((enum opgap_class)c));
+  if (s->has_gpu)
+    add_causes(g, "gpu_idle", s->gaps.gpu_by_cause, s->gaps.gpu_cause_count, steps);
+  add_causes(g, "thread_idle", s->gaps.thread_by_cause, s->gaps.thread_cause_count, steps);
+  figure(g, OPGAP_UNIT_NS, false, (double)s->duration_ns, "duration");
+}
+
+static const char *summary_info(const struct opgap_summary *s, const char *key)
+{
+  for (size_t i = 0; i < s->info_count; i++)
+    if (strcmp(s->info_keys[i], key) == 0)
+      return s->info_values[i];
+  return NULL;
+}
+
+static const char *gpu_names(struct opgap_pool *pool, const struct opgap_summary *s)
+{
+  const char *names = s->gpu_count ? s->gpus[0].name : "none";
+  for (size_t i = 1; i < s->gpu_count; i++)
+    names = opgap_pool_printf(pool, "%s, %s", names, s->gpus[i].name);
+  return names;
+}
+
+/* These decide whether runs can be compared; the rest is for people. */
+static const char *const kept_info[] = {"opgap_version",   "cpu",
+                                        "cores",           "kernel",
+                                        "OPGAP_HOOKS",     "OPGAP_ALLOC",
+                                        "OPGAP_MIN_ALLOC", "OPGAP_MIN_COPY",
+                                        "OPGAP_STACKS",    "OPGAP_SCHEDULE",
+                                        "OPGAP_CHILDREN"};
+
+static void set_identity(struct opgap_runs *runs, const struct opgap_summary *s, const char *command)
+{
+  size_t most = sizeof kept_info / sizeof *kept_info + 1;
+  runs->command = opgap_pool_string(runs->pool, command);
+  runs->step_source = opgap_pool_string(runs->pool, s->steps.source);
+  runs->info_keys = opgap_pool_alloc(runs->pool, most * sizeof *runs->info_keys);
+  runs->info_values = opgap_pool_alloc(runs->pool, most * sizeof *runs->info_values);
+  for (size_t i = 0; i + 1 < most; i++) {
+    const char *value = summary_info(s, kept_info[i]);
+    if (value == NULL || value[0] == '\0')
+      continue;
+    runs->info_keys[runs->info_count] = kept_info[i];
+    runs->info_values[runs->info_count++] = opgap_pool_string(runs->pool, value);
+  }
+  runs->info_keys[runs->info_count] = "gpu";
+  runs->info_values[runs->info_count++] = opgap_pool_string(runs->pool, gpu_names(runs->pool, s));
+}
+
+static bool same_identity(const struct opgap_runs *runs, const struct opgap_summary *s, const char *command,
+                          char *error, size_t size)
+{
+  if (strcmp(runs->command, command) != 0)
+    return snprintf(error, size, "%s: not a repeat: its command is \"%s\", the first run's \"%s\"", s->path, command,
+                    runs->command) < 0;
+  if (strcmp(runs->step_source, s->steps.source) != 0)
+    return snprintf(error, size, "%s: not a repeat: its steps come from %s, the first run's from %s", s->path,
+                    s->steps.source, runs->step_source) < 0;
+  for (size_t i = 0; i < sizeof kept_info / sizeof *kept_info; i++) {
+    const char *first = opgap_runs_info(runs, kept_info[i]), *now = summary_info(s, kept_info[i]);
+    first = first ? first : "";
+    now = now ? now : "";
+    if (strcmp(first, now) != 0)
+      return snprintf(error, size, "%s: not a repeat: its %s is \"%s\", the first run's \"%s\"", s->path, kept_info[i],
+                      now, first) < 0;
+  }
+  return true;
+}
+
+static void outside_time(struct reading *g)
+{
+  uint64_t all = 0;
+  for (size_t i = 0; i < g->run->steps; i++)
+    all += g->run->samples[OPGAP_METRIC_STEP][i];
+  row_by_name(g, ROW_OUTSIDE, "outside ops", 11)->sum[OPGAP_METRIC_STEP] += less(all, g->main_self_ns);
+}
+
+static bool row_is_empty(const struct opgap_row *row)
+{
+  for (int m = 0; m < OPGAP_METRIC_COUNT; m++)
+    if (row->sum[m] > 0)
+      return false;
+  return row->calls == 0;
+}
+
+/* Ids of rows, by kind and name. */
+struct row_ids {
+  struct opgap_pool *pool;
+  struct opgap_strings strings;
+};
+
+static uint32_t row_id(struct row_ids *ids, const struct opgap_row *row)
+{
+  const char *key = opgap_pool_printf(ids->pool, "%s %s", row->kind, row->name);
+  return opgap_strings_id(&ids->strings, key, strlen(key));
+}
+
+/* Adds the run's rows to those of the runs before it.  The ids of the set's rows are 1, 2, ... in their order. */
+static void merge_rows(struct opgap_runs *runs, struct reading *g)
+{
+  struct row_ids ids = {.pool = opgap_pool_new()};
+  struct opgap_row *rows = opgap_pool_alloc(runs->pool, (runs->row_count + g->rows.count + 1) * sizeof *rows);
+  opgap_strings_init(&ids.strings, ids.pool);
+  opgap_strings_id(&ids.strings, "", 0);
+  for (size_t i = 0; i < runs->row_count; i++) {
+    row_id(&ids, &runs->rows[i]);
+    rows[i] = runs->rows[i];
+  }
+  runs->rows = rows;
+  for (size_t i = 0; i < g->rows.count; i++) {
+    const struct opgap_row *row = &g->rows.at[i];
+    if (row_is_empty(row))
+      continue;
+    struct opgap_row *sum = &rows[row_id(&ids, row) - 1];
+    if (sum == &rows[runs->row_count]) {
+      *sum = *row;
+      sum->name = opgap_pool_string(runs->pool, row->name);
+      runs->row_count++;
+      continue;
+    }
+    sum->calls += row->calls;
+    for (int m = 0; m < OPGAP_METRIC_COUNT; m++)
+      sum->sum[m] += row->sum[m];
+  }
+  opgap_strings_free(&ids.strings);
+  opgap_pool_free(ids.pool);
+}
+
+/* The process of the steps: by pid and, as exec leaves the pid as it is, by the time of the last step. */
+static const struct opgap_sum_process *step_process(const struct opgap_summary *s)
+{
+  const struct opgap_sum_steps *steps = &s->steps;
+  uint64_t last = steps->count ? steps->start_ns[steps->count - 1] : 0;
+  for (size_t i = 0; steps->count > 0 && i < s->process_count; i++)
+    if (s->processes[i].pid == steps->pid && s->processes[i].start_ns <= last && last <= s->processes[i].end_ns)
+      return &s->processes[i];
+  return s->process_count ? &s->processes[0] : NULL;
+}
+
+static unsigned step_process_index(const struct opgap_source *source, const struct opgap_summary *s)
+{
+  const struct opgap_sum_process *found = step_process(s);
+  for (unsigned i = 0; found != NULL && i < source->process_count; i++) {
+    const struct opgap_process_info *info = source->process(source->context, i);
+    if (info->pid == found->pid && info->start_ns - s->start_ns == found->start_ns)
+      return i;
+  }
+  return 0;
+}
+
+static void read_run(struct opgap_runs *runs, struct opgap_run *run, const struct opgap_source *source,
+                     const struct opgap_summary *summary)
+{
+  struct reading *g = opgap_xcalloc(1, sizeof *g);
+  *g = (struct reading){.source = source, .summary = summary, .runs = runs, .run = run};
+  struct opgap_pool *scratch = opgap_pool_new();
+  opgap_strings_init(&g->names, scratch);
+  opgap_strings_id(&g->names, "", 0);
+  set_steps(g);
+  g->process = step_process_index(source, summary);
+  if (run->steps > 0)
+    read_streams(g);
+  outside_time(g);
+  drop_unknown(g);
+  add_figures(g);
+  merge_rows(runs, g);
+  free(g->starts);
+  free(g->ends);
+  VEC_FREE(&g->rows);
+  opgap_map_free(&g->index);
+  opgap_strings_free(&g->names);
+  opgap_pool_free(scratch);
+  free(g);
+}
+
+bool opgap_runs_add_trace(struct opgap_runs *runs, const struct opgap_source *source,
+                          const struct opgap_summary *summary, char *error, size_t size)
+{
+  const struct opgap_sum_process *process = step_process(summary);
+  const char *command = process ? process->command : "";
+  if (runs->run_count >= OPGAP_RUNS_MOST) {
+    snprintf(error, size, "more than %u repeats", OPGAP_RUNS_MOST);
+    return false;
+  }
+  if (runs->run_count == 0)
+    set_identity(runs, summary, command);
+  else if (!same_identity(runs, summary, command, error, size))
+    return false;
+  struct opgap_run *run = &runs->runs[runs->run_count++];
+  run->path = opgap_pool_string(runs->pool, summary->path);
+  run->lost_records = summary->lost_records;
+  run->invalid_records = summary->invalid_records;
+  if (!summary->complete)
+    run->damage = opgap_pool_string(runs->pool, summary->damage_count ? summary->damage[0] : "bytes are missing");
+  read_run(runs, run, source, summary);
+  runs->steps += run->steps;
+  return true;
+}

@@ -1,0 +1,108 @@
+/* opgap baseline: makes the file that opgap gate compares with. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "analysis/baseline.h"
+#include "opgap.h"
+
+static void help(void)
+{
+  puts("Usage: opgap baseline -o FILE RUN...\n"
+       "\n"
+       "Makes a baseline from the traces of one program, run any number of times: per-step samples, exact counters,\n"
+       "the machine and the command.  FILE is JSON, to be committed to a repository and given to opgap gate.\n"
+       "\n"
+       "  -o, --output FILE   where to write; - is standard output\n"
+       "  --help              this text\n"
+       "\n"
+       "Exit status: 0 done; 2 wrong usage, unreadable trace or runs that are not repeats of each other;\n"
+       "3 a run cannot serve as a baseline: no steps, lost records or a damaged trace.");
+}
+
+static const struct option options[] = {
+    {"output", required_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+
+/* A baseline that every gate would refuse must not be written. */
+static int check(const struct opgap_runs *runs)
+{
+  for (size_t i = 0; i < runs->run_count; i++) {
+    const struct opgap_run *run = &runs->runs[i];
+    if (run->steps == 0)
+      return opgap_fail(OPGAP_EXIT_INCOMPARABLE, "%s has no steps after warm-up: nothing to compare per step",
+                        run->path);
+    if (run->lost_records > 0)
+      return opgap_fail(OPGAP_EXIT_INCOMPARABLE, "%s lost %llu records: its counts are not exact", run->path,
+                        (unsigned long long)run->lost_records);
+    if (run->damage != NULL)
+      return opgap_fail(OPGAP_EXIT_INCOMPARABLE, "%s is damaged: %s", run->path, run->damage);
+  }
+  return OPGAP_EXIT_DONE;
+}
+
+/* Replaces the file as a whole, so that a failure leaves the old one. */
+static int write_file(const struct opgap_runs *runs, const char *path)
+{
+  size_t size = strlen(path) + 32;
+  char *temporary = malloc(size);
+  if (temporary == NULL)
+    return opgap_fail(OPGAP_EXIT_USAGE, "out of memory");
+  snprintf(temporary, size, "%s.%ld.tmp", path, (long)getpid());
+  FILE *file = fopen(temporary, "w");
+  bool good = file != NULL && opgap_baseline_write(runs, file);
+  if (file != NULL)
+    good = fclose(file) == 0 && good;
+  good = good && rename(temporary, path) == 0;
+  int code = OPGAP_EXIT_DONE;
+  if (!good) {
+    code = opgap_fail(OPGAP_EXIT_USAGE, "cannot write %s: %s", path, strerror(errno));
+    unlink(temporary);
+  }
+  free(temporary);
+  return code;
+}
+
+static int baseline(const char *const *paths, size_t count, const char *output)
+{
+  char error[1024] = "";
+  struct opgap_runs *runs = opgap_runs_open(paths, count, error, sizeof error);
+  if (runs == NULL)
+    return opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
+  int code = check(runs);
+  if (code == OPGAP_EXIT_DONE && strcmp(output, "-") == 0)
+    code = opgap_baseline_write(runs, stdout) ? OPGAP_EXIT_DONE : opgap_fail(OPGAP_EXIT_USAGE, "cannot write");
+  else if (code == OPGAP_EXIT_DONE)
+    code = write_file(runs, output);
+  if (code == OPGAP_EXIT_DONE && strcmp(output, "-") != 0)
+    fprintf(stderr, "opgap: %s: %zu run%s, %llu steps\n", output, runs->run_count, runs->run_count == 1 ? "" : "s",
+            (unsigned long long)runs->steps);
+  opgap_runs_free(runs);
+  return code;
+}
+
+int opgap_cmd_baseline(int argc, char **argv)
+{
+  const char *output = NULL;
+  int option;
+  optind = 0;
+  opterr = 0;
+  while ((option = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
+    if (option == 'h') {
+      help();
+      return OPGAP_EXIT_DONE;
+    }
+    if (option == '?')
+      return opgap_usage_error("baseline", "unknown option %s", argv[optind - 1]);
+    if (option == ':')
+      return opgap_usage_error("baseline", "%s needs a value", argv[optind - 1]);
+    output = optarg;
+  }
+  if (output == NULL)
+    return opgap_usage_error("baseline", "where to? give -o FILE");
+  if (optind == argc)
+    return opgap_usage_error("baseline", "which runs? give one trace or more");
+  return baseline((const char *const *)argv + optind, (size_t)(argc - optind), output);
+}
