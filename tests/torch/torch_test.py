@@ -3,6 +3,7 @@
 Exit status 77 (skipped) when that PYTHON has no torch.
 """
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -120,6 +121,26 @@ def off():
     check_equal("ops", dict(trace.calls(run.pid)), {})
 
 
+def distributed():
+    """Collectives begin on one thread and end on another: each is recorded once, and none stays open on its thread."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    run = run_traced(TRACER, [PYTHON, os.path.join(HERE, "distributed.py"), str(port)])
+    check(run.status == 0, "distributed.py failed (%d): %s" % (run.status, run.errors))
+    trace = Trace(OPDUMP, run.folder)
+    remove(run)
+    ranks = [pid for pid in trace.processes if "gloo:all_reduce" in trace.calls(pid)]
+    check_equal("ranks", len(ranks), 2)
+    for pid in ranks:
+        ours = trace.calls(pid)
+        check_equal("collectives", [ours[name] for name in ("gloo:all_reduce", "c10d::allreduce_")], [8, 8])
+        check_equal("steps", ours["Optimizer.step#SGD.step"], 5)
+        for name, scope in (("gloo:all_reduce", 7), ("Optimizer.step#SGD.step", 7), ("aten::sin_", 0)):
+            check_equal("depth of " + name, trace.op(pid, name, scope).depth, 0)
+        check_equal("invalid records", trace.processes[pid]["invalid"], 0)
+
+
 def line_of(text):
     with open(TRAIN) as source:
         found = [number for number, line in enumerate(source, 1) if text in line]
@@ -160,4 +181,5 @@ def threads():
     check_equal("invalid records", trace.processes[run.pid]["invalid"], 0)
 
 
-main({"calls": calls, "workers": workers, "together": together, "off": off, "threads": threads, "lines": lines}, sys.argv[4:])
+main({"calls": calls, "workers": workers, "together": together, "off": off, "threads": threads, "lines": lines,
+      "distributed": distributed}, sys.argv[4:])
