@@ -92,16 +92,31 @@ static uint32_t intern_name(struct analysis *a, unsigned process, uint64_t name_
   return intern(a, text, length);
 }
 
+struct name_cache *analysis_name_cache(struct process *p, uint64_t name_id)
+{
+  if (name_id >= NAME_LIMIT)
+    return NULL;
+  if (name_id >= p->name_room) {
+    uint32_t room = p->name_room ? p->name_room : 1024;
+    while (room <= name_id)
+      room *= 2;
+    p->names = opgap_xrealloc(p->names, room, sizeof *p->names);
+    memset(p->names + p->name_room, 0, (room - p->name_room) * sizeof *p->names);
+    p->name_room = room;
+  }
+  return &p->names[name_id];
+}
+
 uint32_t analysis_gid(struct analysis *a, unsigned process, uint64_t name_id)
 {
-  struct process *p = &a->processes[process];
+  struct name_cache *cache = analysis_name_cache(&a->processes[process], name_id);
   if (name_id == 0)
     return 0;
-  if (name_id >= p->name_limit)
+  if (cache == NULL)
     return intern_name(a, process, name_id);
-  if (p->gid[name_id] == 0)
-    p->gid[name_id] = intern_name(a, process, name_id) + 1;
-  return p->gid[name_id] - 1;
+  if (cache->gid == 0)
+    cache->gid = intern_name(a, process, name_id) + 1;
+  return cache->gid - 1;
 }
 
 struct thread *analysis_pthread(struct analysis *a, unsigned process, uint64_t pthread)
@@ -170,12 +185,14 @@ static void add_child(struct analysis *a, struct thread *t, const struct opgap_r
 static void add_open(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
+  if (!t->main && p->main_thread != UINT32_MAX)
+    return;
   if (r->event == OPGAP_EV_OPEN_OP) {
-    if (p->open_op == 0 || t->main)
+    if (p->open_op == 0) /* the innermost comes first */
       p->open_op = analysis_gid(a, t->process, r->field[0]);
     return;
   }
-  if (r->field[0] < OPGAP_MAX_EVENTS && (p->open_call == 0 || t->main)) {
+  if (r->field[0] < OPGAP_MAX_EVENTS) {
     p->open_call = p->hooks[r->field[0]].name;
     p->open_ns = r->end_ns - r->start_ns;
   }
@@ -226,8 +243,10 @@ static void add_life(struct analysis *a, struct thread *t, const struct opgap_re
 
 static void add_record(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
-  const struct process *p = &a->processes[t->process];
+  struct process *p = &a->processes[t->process];
   a->now = r->end_ns;
+  if (r->event != OPGAP_EV_COUNTER && r->event != OPGAP_EV_OPEN_OP && r->event != OPGAP_EV_OPEN_CALL)
+    p->last_ns = r->end_ns;
   if (r->event < OPGAP_MAX_EVENTS && p->hooks[r->event].name != 0) {
     if (!a->steps_only)
       add_hook(a, t, &p->hooks[r->event], a->source->event(a->source->context, t->process, r->event), r);
@@ -382,10 +401,6 @@ static void open_process(struct analysis *a, unsigned index)
 {
   struct process *p = &a->processes[index];
   p->info = a->source->process(a->source->context, index);
-  p->name_limit = a->source->name_limit(a->source->context, index);
-  p->gid = opgap_xcalloc(p->name_limit, sizeof *p->gid);
-  p->row[0] = opgap_xcalloc(p->name_limit, sizeof *p->row[0]);
-  p->row[1] = opgap_xcalloc(p->name_limit, sizeof *p->row[1]);
   p->main_thread = UINT32_MAX;
   p->worker = -1;
   p->role = OPGAP_ROLE_PROGRAM;
@@ -465,9 +480,7 @@ static struct analysis *analysis_new(const struct opgap_source *source, const st
 
 static void free_process(struct process *p)
 {
-  free(p->gid);
-  free(p->row[0]);
-  free(p->row[1]);
+  free(p->names);
   timeline_free_edges(&p->objects);
   opgap_map_free(&p->pthreads);
   opgap_map_free(&p->live);
@@ -603,6 +616,24 @@ static const char *gpu_status(struct analysis *a)
   return "no device";
 }
 
+/* What recovery found after a kill is stamped with the time of recovery; the process ended with its last record. */
+static uint64_t end_of(const struct process *p)
+{
+  bool killed = p->info->ended == OPGAP_ENDED_KILLED && p->last_ns > p->info->start_ns;
+  return killed && p->last_ns < p->info->end_ns ? p->last_ns : p->info->end_ns;
+}
+
+static void find_end(struct analysis *a)
+{
+  a->end_ns = a->start_ns;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    struct process *p = &a->processes[i];
+    p->end_ns = end_of(p);
+    if (p->end_ns > a->end_ns)
+      a->end_ns = p->end_ns;
+  }
+}
+
 static void finish_head(struct analysis *a)
 {
   struct opgap_summary *s = a->summary;
@@ -628,6 +659,7 @@ static void finish_head(struct analysis *a)
 
 static void finish(struct analysis *a)
 {
+  find_end(a);
   finish_head(a);
   roles_finish(a);
   gpu_finish(a);

@@ -27,6 +27,7 @@
 #define CAUSE_LIMIT 65536u
 #define FILE_LIMIT 1000000u
 #define LOCK_LIMIT 65536u
+#define NAME_LIMIT 4194304u /* ids of names that are cached; others are looked up each time */
 
 /* What a hooked call does, told from its name and category. */
 enum verb {
@@ -148,12 +149,17 @@ struct step_list {
 
 enum step_source { STEPS_API, STEPS_PROFILER, STEPS_OPTIMIZER, STEPS_NVTX, STEPS_DATALOADER, STEPS_SOURCES };
 
+/* What is known of a name of a process; 0: not yet asked. */
+struct name_cache {
+  uint32_t gid;    /* + 1 */
+  uint32_t row[2]; /* of ops, + 1; [0] OP, [1] RANGE */
+};
+
 struct process {
   const struct opgap_process_info *info;
   struct hook hooks[OPGAP_MAX_EVENTS];
-  uint32_t *gid;    /* by name id: gid + 1, 0 not yet asked */
-  uint32_t *row[2]; /* by name id: op row + 1; [0] OP, [1] RANGE */
-  uint32_t name_limit;
+  struct name_cache *names; /* by name id; grows as names come up */
+  uint32_t name_room;
   unsigned main_thread; /* index into threads, UINT32_MAX if none */
   unsigned thread_count;
   struct edge_table objects; /* by address */
@@ -167,6 +173,8 @@ struct process {
   int32_t worker;
   const char *label;
   bool included;
+  uint64_t end_ns;  /* known when all records are read */
+  uint64_t last_ns; /* end of its last record that was written as it happened */
   uint64_t rss, open_ns, read_bytes, written_bytes, file_ns, first_op_ns;
   uint32_t open_op, open_call;
   struct opgap_map live; /* (address, 0) -> size in live_bytes units, when every allocation is recorded */
@@ -309,6 +317,7 @@ struct analysis {
 /* analyse.c */
 struct thread *analysis_pthread(struct analysis *a, unsigned process, uint64_t pthread); /* NULL: unknown */
 uint32_t analysis_gid(struct analysis *a, unsigned process, uint64_t name_id);
+struct name_cache *analysis_name_cache(struct process *p, uint64_t name_id); /* NULL: too large to be cached */
 uint32_t analysis_string(struct analysis *a, const char *text);
 uint32_t analysis_name_flags(struct analysis *a, uint32_t gid);
 static inline const char *analysis_text(const struct analysis *a, uint32_t gid)

@@ -22,21 +22,21 @@ struct op_row *ops_row(struct analysis *a, unsigned process, enum opgap_op_kind 
   return &a->ops.at[*index - 1];
 }
 
+static uint32_t row_find(struct analysis *a, unsigned process, bool range, uint64_t name_id)
+{
+  uint32_t name = analysis_gid(a, process, name_id);
+  return (uint32_t)(ops_row(a, process, range ? OPGAP_OP_RANGE : OPGAP_OP_TORCH, name) - a->ops.at) + 1;
+}
+
 /* Index + 1 of the row of an op or range, by the name id of the record. */
 static uint32_t row_of(struct analysis *a, unsigned process, bool range, uint64_t name_id)
 {
-  struct process *p = &a->processes[process];
-  if (name_id >= p->name_limit)
-    return (uint32_t)(ops_row(a, process, range ? OPGAP_OP_RANGE : OPGAP_OP_TORCH, analysis_gid(a, process, name_id)) -
-                      a->ops.at) +
-           1;
-  uint32_t *cached = &p->row[range][name_id];
-  if (*cached == 0)
-    *cached =
-        (uint32_t)(ops_row(a, process, range ? OPGAP_OP_RANGE : OPGAP_OP_TORCH, analysis_gid(a, process, name_id)) -
-                   a->ops.at) +
-        1;
-  return *cached;
+  struct name_cache *cache = analysis_name_cache(&a->processes[process], name_id);
+  if (cache == NULL)
+    return row_find(a, process, range, name_id);
+  if (cache->row[range] == 0)
+    cache->row[range] = row_find(a, process, range, name_id);
+  return cache->row[range];
 }
 
 /* Takes what is complete above a depth and has no parent yet. */

@@ -205,7 +205,7 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_process 
                                     .host = opgap_pool_string(a->pool, info->host),
                                     .command = opgap_pool_string(a->pool, info->command),
                                     .start_ns = info->start_ns - a->start_ns,
-                                    .end_ns = info->end_ns > a->start_ns ? info->end_ns - a->start_ns : 0,
+                                    .end_ns = p->end_ns > a->start_ns ? p->end_ns - a->start_ns : 0,
                                     .ended = ended_text(info->ended),
                                     .exit_status = info->ended == OPGAP_ENDED_CLEAN ? info->exit_status : -1,
                                     .complete = info->complete,

@@ -15,11 +15,6 @@ static const char *trace_name(void *context, unsigned process, uint64_t name_id,
   return opgap_trace_name(context, process, name_id, length);
 }
 
-static uint32_t trace_name_limit(void *context, unsigned process)
-{
-  return opgap_trace_name_limit(context, process);
-}
-
 static const char *trace_info(void *context, unsigned process, const char *key)
 {
   return opgap_trace_info(context, process, key);
@@ -54,7 +49,6 @@ struct opgap_source opgap_source_of_trace(struct opgap_trace *trace, const char 
       .process = trace_process,
       .event = trace_event,
       .name = trace_name,
-      .name_limit = trace_name_limit,
       .info = trace_info,
       .damage = trace_damage,
       .cursor_open = cursor_open,

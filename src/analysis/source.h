@@ -16,7 +16,6 @@ struct opgap_source {
   const struct opgap_process_info *(*process)(void *context, unsigned process);
   const struct opgap_event *(*event)(void *context, unsigned process, unsigned event);
   const char *(*name)(void *context, unsigned process, uint64_t name_id, size_t *length);
-  uint32_t (*name_limit)(void *context, unsigned process);
   const char *(*info)(void *context, unsigned process, const char *key); /* NULL: absent */
   const char *(*damage)(void *context, unsigned index);                  /* NULL: after the last */
   void *(*cursor_open)(void *context, unsigned process, unsigned stream);

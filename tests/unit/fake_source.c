@@ -222,12 +222,6 @@ static const char *get_name(void *context, unsigned process, uint64_t name_id, s
   return text;
 }
 
-static uint32_t get_name_limit(void *context, unsigned process)
-{
-  (void)context;
-  return processes[process].name_count;
-}
-
 static const char *get_info(void *context, unsigned process, const char *key)
 {
   (void)context;
@@ -280,7 +274,6 @@ struct opgap_source fake_source(void)
                                .process = get_process,
                                .event = get_event,
                                .name = get_name,
-                               .name_limit = get_name_limit,
                                .info = get_info,
                                .damage = get_damage,
                                .cursor_open = open_cursor,
