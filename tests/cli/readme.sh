@@ -1,4 +1,4 @@
-# README's table of settings has each one, with the option and the default that the program has.
+# README has each command, and each setting with the option and the default that the program has.
 readme=$(dirname "$0")/../../README.md
 opgap doctor | sed -n 's/^  \(OPGAP_[A-Z_]*\)  *\([^ ]*\)  *default$/\1 \2/p' >settings
 wc -l <settings
@@ -12,3 +12,6 @@ while read -r variable standard; do
   esac
 done <settings
 grep -c '| `OPGAP_' "$readme"
+opgap --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | while read -r command; do
+  grep -q "^| \`opgap $command[ \`]" "$readme" || echo "README's table of commands does not have $command"
+done
