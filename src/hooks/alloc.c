@@ -82,6 +82,12 @@ OPGAP_COLD void *note_alloc(unsigned id, unsigned counter, uint64_t start, void 
   return block;
 }
 
+/* The call is to be timed or recorded. */
+static inline bool is_special(const struct opgap_thread *thread, unsigned counter, size_t size)
+{
+  return size >= opgap_alloc_threshold || (thread->counters[counter].calls + 1) % OPGAP_TIME_EVERY == 0;
+}
+
 /* The shape of every allocating hook, from `params` with `args`.  `size`: what is asked for.  The common way counts,
  * calls, and tests the result; everything else is out of line. */
 #define ALLOC_HOOK(name, params, args, alignment, size)                                                                \
@@ -98,8 +104,7 @@ OPGAP_COLD void *note_alloc(unsigned id, unsigned counter, uint64_t start, void 
   OPGAP_EXPORT void *name params                                                                                       \
   {                                                                                                                    \
     struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);                                                             \
-    if (opgap_unlikely(thread == NULL || (size) >= opgap_alloc_threshold ||                                            \
-                       (thread->counters[OPGAP_COUNTER_##name].calls + 1) % OPGAP_TIME_EVERY == 0))                    \
+    if (opgap_unlikely(thread == NULL || is_special(thread, OPGAP_COUNTER_##name, size)))                              \
       return name##_slow args;                                                                                         \
     opgap_count(thread, OPGAP_COUNTER_##name, size);                                                                   \
     void *block = opgap_real.name args;                                                                                \
@@ -121,10 +126,10 @@ ALLOC_HOOK(memalign, (size_t alignment, size_t size), (alignment, size), alignme
 ALLOC_HOOK(valloc, (size_t size), (size), 4096, size)
 ALLOC_HOOK(pvalloc, (size_t size), (size), 4096, size)
 
-OPGAP_EXPORT int posix_memalign(void **block, size_t alignment, size_t size)
+OPGAP_COLD int posix_memalign_slow(void **block, size_t alignment, size_t size)
 {
   struct opgap_thread *thread = OPGAP_ENTER(alloc);
-  if (opgap_unlikely(thread == NULL)) {
+  if (thread == NULL) {
     if (OPGAP_BOUND(posix_memalign))
       return opgap_real.posix_memalign(block, alignment, size);
     void *early = bootstrap_alloc(alignment, size);
@@ -137,6 +142,18 @@ OPGAP_EXPORT int posix_memalign(void **block, size_t alignment, size_t size)
   uint64_t start = opgap_ticks();
   int result = opgap_real.posix_memalign(block, alignment, size);
   note_alloc(OPGAP_HOOK_ID_posix_memalign, OPGAP_COUNTER_posix_memalign, start, result ? NULL : *block, size);
+  return result;
+}
+
+OPGAP_EXPORT int posix_memalign(void **block, size_t alignment, size_t size)
+{
+  struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);
+  if (opgap_unlikely(thread == NULL || is_special(thread, OPGAP_COUNTER_posix_memalign, size)))
+    return posix_memalign_slow(block, alignment, size);
+  opgap_count(thread, OPGAP_COUNTER_posix_memalign, size);
+  int result = opgap_real.posix_memalign(block, alignment, size);
+  if (opgap_unlikely(result != 0))
+    note_failed(OPGAP_COUNTER_posix_memalign, size);
   return result;
 }
 
@@ -209,14 +226,31 @@ static void *resize(struct opgap_thread *thread, unsigned id, unsigned counter, 
   return fresh;
 }
 
-OPGAP_EXPORT void *realloc(void *block, size_t size)
+OPGAP_COLD void *realloc_slow(void *block, size_t size)
 {
-  struct opgap_thread *thread = OPGAP_ENTER(alloc);
-  if (opgap_unlikely(is_bootstrap(block)))
+  if (is_bootstrap(block))
     return bootstrap_realloc(block, size);
-  if (opgap_unlikely(thread == NULL))
+  struct opgap_thread *thread = OPGAP_ENTER(alloc);
+  if (thread == NULL)
     return OPGAP_BOUND(realloc) ? opgap_real.realloc(block, size) : bootstrap_realloc(block, size);
   return resize(thread, OPGAP_HOOK_ID_realloc, OPGAP_COUNTER_realloc, block, size);
+}
+
+OPGAP_EXPORT void *realloc(void *block, size_t size)
+{
+  struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);
+  if (opgap_unlikely(thread == NULL || size == 0 || is_bootstrap(block) ||
+                     is_special(thread, OPGAP_COUNTER_realloc, size)))
+    return realloc_slow(block, size);
+  opgap_count(thread, OPGAP_COUNTER_realloc, size);
+  void *fresh = opgap_real.realloc(block, size);
+  return opgap_likely(fresh != NULL) ? fresh : note_failed(OPGAP_COUNTER_realloc, size);
+}
+
+static void *out_of_memory(void)
+{
+  errno = ENOMEM;
+  return NULL;
 }
 
 /* glibc's reallocarray calls realloc through the PLT, that is our hook: the real realloc is called with the product
@@ -225,16 +259,17 @@ OPGAP_EXPORT void *reallocarray(void *block, size_t count, size_t size)
 {
   struct opgap_thread *thread = OPGAP_ENTER(alloc);
   size_t bytes;
-  bool overflow = __builtin_mul_overflow(count, size, &bytes);
-  if (opgap_unlikely(is_bootstrap(block)))
-    return overflow ? (errno = ENOMEM, NULL) : bootstrap_realloc(block, bytes);
-  if (opgap_unlikely(thread == NULL))
-    return overflow ? (errno = ENOMEM, NULL) : OPGAP_BOUND(realloc) ? opgap_real.realloc(block, bytes) : NULL;
-  if (opgap_unlikely(overflow)) {
-    opgap_count(thread, OPGAP_COUNTER_reallocarray, 0);
-    opgap_count_failed(thread, OPGAP_COUNTER_reallocarray);
-    return errno = ENOMEM, NULL;
+  if (opgap_unlikely(__builtin_mul_overflow(count, size, &bytes))) {
+    if (thread) {
+      opgap_count(thread, OPGAP_COUNTER_reallocarray, 0);
+      opgap_count_failed(thread, OPGAP_COUNTER_reallocarray);
+    }
+    return out_of_memory();
   }
+  if (opgap_unlikely(is_bootstrap(block)))
+    return bootstrap_realloc(block, bytes);
+  if (opgap_unlikely(thread == NULL))
+    return OPGAP_BOUND(realloc) ? opgap_real.realloc(block, bytes) : bootstrap_realloc(block, bytes);
   return resize(thread, OPGAP_HOOK_ID_reallocarray, OPGAP_COUNTER_reallocarray, block, bytes);
 }
 

@@ -12,6 +12,7 @@
 
 #include <elf.h>
 #include <link.h>
+#include <sys/auxv.h>
 
 #include "record/raw.h"
 
@@ -154,10 +155,14 @@ static void *address_of(const struct object *o, uint32_t index)
   void *at = (void *)(o->base + s->st_value);
   if ((s->st_info & 15) != STT_GNU_IFUNC)
     return at;
-#if defined(__x86_64__)
-  return ((void *(*)(void))(uintptr_t)at)();
+#if defined(__aarch64__)
+  const struct {
+    unsigned long size, hwcap, hwcap2;
+  } argument = {sizeof argument, getauxval(AT_HWCAP), getauxval(AT_HWCAP2)};
+  const uint64_t has_argument = UINT64_C(1) << 62; /* _IFUNC_ARG_HWCAP of sys/ifunc.h */
+  return ((void *(*)(uint64_t, const void *))(uintptr_t)at)(argument.hwcap | has_argument, &argument);
 #else
-  return NULL; /* the resolver's arguments differ by architecture: such a function stays unbound there */
+  return ((void *(*)(void))(uintptr_t)at)();
 #endif
 }
 

@@ -107,34 +107,43 @@ OPGAP_EXPORT int close(int fd)
 
 /* ---- streams ---- */
 
-static FILE *hooked_fopen(FILE *(*real)(const char *, const char *), const char *path, const char *mode)
-{
-  struct opgap_thread *thread = OPGAP_ENTER(io);
-  if (opgap_unlikely(thread == NULL)) {
-    FILE *stream = real(path, mode);
-    if (stream)
-      opgap_fd_new(fileno_unlocked(stream));
-    return stream;
+/* One call that opens a stream; freopen gives `stream` another file, fopen has none. */
+#define OPEN_STREAM(path, call)                                                                                        \
+  struct opgap_thread *thread = OPGAP_ENTER(io);                                                                       \
+  uint64_t start = thread ? opgap_call_begin(thread, OPGAP_HOOK_ID_fopen, 0) : 0;                                      \
+  FILE *opened = call;                                                                                                 \
+  int error = errno;                                                                                                   \
+  int fd = opened ? fileno_unlocked(opened) : -1;                                                                      \
+  if (thread == NULL) {                                                                                                \
+    opgap_fd_new(fd);                                                                                                  \
+  } else {                                                                                                             \
+    uint64_t end = opgap_ticks();                                                                                      \
+    uint32_t name = opgap_fd_opened(fd, AT_FDCWD, path, opened ? 0 : error);                                           \
+    opgap_hook_end_at(thread, OPGAP_HOOK_ID_fopen, start, end, name, fd < 0 ? 0 : (uint64_t)fd,                        \
+                      opened ? 0 : (uint32_t)error);                                                                   \
+  }                                                                                                                    \
+  errno = error;                                                                                                       \
+  return opened;
+
+#define FOPEN_HOOK(name)                                                                                               \
+  OPGAP_EXPORT FILE *name(const char *path, const char *mode)                                                          \
+  {                                                                                                                    \
+    if (!OPGAP_BOUND(name))                                                                                            \
+      return OPGAP_MISSING(FILE *);                                                                                    \
+    OPEN_STREAM(path, opgap_real.name(path, mode))                                                                     \
   }
-  uint64_t start = opgap_call_begin(thread, OPGAP_HOOK_ID_fopen, 0);
-  FILE *stream = real(path, mode);
-  uint64_t end = opgap_ticks();
-  uint32_t error = stream ? 0 : (uint32_t)errno;
-  int fd = stream ? fileno_unlocked(stream) : -1;
-  uint32_t name = opgap_fd_opened(fd, AT_FDCWD, path, (int)error);
-  opgap_hook_end_at(thread, OPGAP_HOOK_ID_fopen, start, end, name, fd < 0 ? 0 : (uint64_t)fd, error);
-  return stream;
-}
+FOPEN_HOOK(fopen)
+FOPEN_HOOK(fopen64)
 
-OPGAP_EXPORT FILE *fopen(const char *path, const char *mode)
-{
-  return OPGAP_BOUND(fopen) ? hooked_fopen(opgap_real.fopen, path, mode) : OPGAP_MISSING(FILE *);
-}
-
-OPGAP_EXPORT FILE *fopen64(const char *path, const char *mode)
-{
-  return OPGAP_BOUND(fopen64) ? hooked_fopen(opgap_real.fopen64, path, mode) : OPGAP_MISSING(FILE *);
-}
+#define FREOPEN_HOOK(name)                                                                                             \
+  OPGAP_EXPORT FILE *name(const char *path, const char *mode, FILE *stream)                                            \
+  {                                                                                                                    \
+    if (!OPGAP_BOUND(name))                                                                                            \
+      return OPGAP_MISSING(FILE *);                                                                                    \
+    OPEN_STREAM(path, opgap_real.name(path, mode, stream))                                                             \
+  }
+FREOPEN_HOOK(freopen)
+FREOPEN_HOOK(freopen64)
 
 OPGAP_EXPORT int fclose(FILE *stream)
 {

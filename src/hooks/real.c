@@ -70,6 +70,7 @@ WRAP(size_t, fwrite, (const void *buffer, size_t size, size_t count, FILE *strea
 WRAP(int, pthread_create,
      (pthread_t * thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument),
      (thread, attributes, start, argument))
+WRAP(int, pthread_join, (pthread_t thread, void **result), (thread, result))
 WRAP(int, pthread_attr_setstacksize, (pthread_attr_t * attributes, size_t size), (attributes, size))
 WRAP(int, pthread_sigmask, (int how, const sigset_t *set, sigset_t *old), (how, set, old))
 WRAP(int, pthread_mutex_lock, (pthread_mutex_t * mutex), (mutex))

@@ -16,7 +16,7 @@
  *   EVENT.records=N .value .errors     records of an event: how many, the sum of `value`, how many with a status
  *   EVENT.status=N                     the status of the last record with one
  *   EVENT:NAME=N                       how many records of the event have an object (or program, message) named NAME;
- *                                      a * at its end stands for anything
+ *                                      a * at its end or beginning stands for anything
  *   ...>=N                             at least N, where the schedule decides
  *   processes=N clean=N exec=N killed=N lost=N
  *   A+B=N                              sums of these
@@ -164,6 +164,10 @@ static void read_trace(const char *path, struct counts *counts, int print)
 
 static int matches(const char *pattern, size_t length, const char *text)
 {
+  if (length && pattern[0] == '*') {
+    size_t n = strlen(text);
+    return n >= length - 1 && memcmp(text + n - (length - 1), pattern + 1, length - 1) == 0;
+  }
   if (length && pattern[length - 1] == '*')
     return strncmp(pattern, text, length - 1) == 0;
   return strlen(text) == length && memcmp(pattern, text, length) == 0;

@@ -80,7 +80,8 @@ static void vectors(void)
   close(fd);
 }
 
-/* fopen 2 (1 fails), fwrite 1 = 40, fread 2 = 20, fgets 2 = 10, getline 1 = 5, getdelim 1 = 5; an optimised getline is
+/* fopen 2 (1 fails), freopen 1, fwrite 1 = 40, fread 2 = 20, fgets 2 = 10, getline 1 = 5, getdelim 1 = 5; an optimised
+ * getline is
  * __getdelim */
 static ssize_t (*volatile call_getline)(char **, size_t *, FILE *) = getline;
 static void streams(void)
@@ -94,6 +95,7 @@ static void streams(void)
   CHECK(call_getline(&grown, &room, f) == 5 && getdelim(&grown, &room, '\n', f) == 5);
   CHECK(fread(line, 2, 5, f) == 5 && __fread_chk(line, sizeof line, 5, 2, f) == 2);
   free(grown);
+  CHECK((f = freopen("a", "r", f)) != NULL); /* named "a" from now on: the fclose is */
   CHECK(fclose(f) == 0);
   CHECK(fopen("missing", "r") == NULL && errno == ENOENT);
 }
