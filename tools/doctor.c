@@ -228,11 +228,11 @@ static void print_settings(void)
 int opgap_cmd_doctor(int argc, char **argv)
 {
   if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-    puts("usage: opgap doctor\n"
+    puts("Usage: opgap doctor\n"
          "\n"
          "Checks whether programs can be traced on this machine, and what will be missing.\n"
          "\n"
-         "exit codes: 0 they can, 2 they cannot");
+         "Exit status: 0 they can, 2 they cannot");
     return OPGAP_EXIT_DONE;
   }
   if (argc > 1)

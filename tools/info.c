@@ -21,7 +21,7 @@ struct options {
 
 static void print_help(void)
 {
-  puts("usage: opgap info [--schema] [--records] [TRACE]\n"
+  puts("Usage: opgap info [--schema] [--records] [TRACE]\n"
        "       opgap info --hooks\n"
        "\n"
        "Shows what a trace (default: the newest *.opgap here) holds: processes, streams, what is lost or damaged.\n"
@@ -29,7 +29,7 @@ static void print_help(void)
        "  --records  every record, one a line: process, stream, event, start and duration in ns, fields\n"
        "  --hooks    the functions that this build can record\n"
        "\n"
-       "exit codes: 0 done, 2 wrong usage or unreadable trace, 4 bytes of the trace are damaged or missing");
+       "Exit status: 0 done, 2 wrong usage or unreadable trace, 4 bytes of the trace are damaged or missing");
 }
 
 /* Returns an exit code, or -1 to go on. */

@@ -7,6 +7,7 @@
 static const struct opgap_command commands[] = {
     {"record", "run a program and trace it", opgap_cmd_record},
     {"report", "hot ops, idle gaps and their causes, the verdict", opgap_cmd_report},
+    {"diff", "several runs side by side, and what changed", opgap_cmd_diff},
     {"gate", "compare runs with a baseline: exit 1 when it got slower, and which op did it", opgap_cmd_gate},
     {"baseline", "make the file that the gate compares with", opgap_cmd_baseline},
     {"info", "what a trace holds, and which functions this build can record", opgap_cmd_info},
@@ -18,17 +19,17 @@ static void print_help(void)
 {
   puts("opgap: where does the time of a training run go?\n"
        "\n"
-       "usage: opgap COMMAND [OPTIONS]\n"
+       "Usage: opgap COMMAND [OPTIONS]\n"
        "       opgap COMMAND --help\n"
        "\n"
-       "commands:");
+       "Commands:");
   for (size_t i = 0; i < COMMAND_COUNT; i++)
     printf("  %-9s %s\n", commands[i].name, commands[i].summary);
   puts("\n"
        "  opgap record -- python3 train.py     trace a training\n"
        "  opgap report                         read the newest trace\n"
        "\n"
-       "exit codes: 0 done, 1 the gate found a regression, 2 wrong usage or unreadable input,\n"
+       "Exit status: 0 done, 1 the gate found a regression, 2 wrong usage or unreadable input,\n"
        "  3 the gate could not compare, 4 bytes of the trace are damaged or missing;\n"
        "  record: the program's own (127 not found, 126 cannot be executed, 128+n killed by signal n)");
 }

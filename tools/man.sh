@@ -27,7 +27,7 @@ page()
 # "name summary", one command a line
 commands()
 {
-  "$opgap" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\)  */\1 /p'
+  "$opgap" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\)  */\1 /p'
 }
 
 "$opgap" --help | page opgap 'where does the time of a training run go?' >"$folder/opgap.1"

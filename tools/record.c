@@ -37,7 +37,7 @@ struct recording {
 
 static void print_help(void)
 {
-  puts("usage: opgap record [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
+  puts("Usage: opgap record [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
        "\n"
        "Runs PROGRAM with the tracer preloaded and exits with its status.  Each option can also be given as an\n"
        "environment variable, and works the same with LD_PRELOAD=libopgap.so alone.\n");

@@ -12,6 +12,6 @@ while read -r variable standard; do
   esac
 done <settings
 grep -c '| `OPGAP_' "$readme"
-opgap --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | while read -r command; do
+opgap --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | while read -r command; do
   grep -q "^| \`opgap $command[ \`]" "$readme" || echo "README's table of commands does not have $command"
 done
