@@ -27,6 +27,7 @@ struct opgap_command {
 
 int opgap_cmd_record(int argc, char **argv);
 int opgap_cmd_report(int argc, char **argv);
+int opgap_cmd_diff(int argc, char **argv);
 int opgap_cmd_gate(int argc, char **argv);
 int opgap_cmd_baseline(int argc, char **argv);
 int opgap_cmd_info(int argc, char **argv);

@@ -95,6 +95,7 @@ static bool write_run(const struct opgap_run *run, FILE *file, bool last)
   good &= put(file, 3, "steps_found", json_integer((json_int_t)run->steps_found), false);
   good &= put(file, 3, "skipped", json_integer((json_int_t)run->skipped), false);
   good &= put(file, 3, "steps", json_integer((json_int_t)run->steps), false);
+  good &= put(file, 3, "typical_steps", json_integer((json_int_t)run->typical_steps), false);
   good &= put(file, 3, "lost_records", json_integer((json_int_t)run->lost_records), false);
   good &= put(file, 3, "invalid_records", json_integer((json_int_t)run->invalid_records), false);
   good &= put(file, 3, "damage", run->damage ? text_json(run->damage) : json_null(), false);
@@ -254,11 +255,13 @@ static bool parse_run(struct parsing *p, struct opgap_run *run, const json_t *j)
     return bad(p, "a run must be an object");
   if (!get_text(p, j, "path", &run->path) || !get_size(p, j, "steps_found", &run->steps_found) ||
       !get_size(p, j, "skipped", &run->skipped) || !get_size(p, j, "steps", &run->steps) ||
-      !get_count(p, j, "lost_records", &run->lost_records) ||
+      !get_size(p, j, "typical_steps", &run->typical_steps) || !get_count(p, j, "lost_records", &run->lost_records) ||
       !get_count(p, j, "invalid_records", &run->invalid_records))
     return false;
   if (run->steps > OPGAP_RUNS_STEPS)
     return bad(p, "a run of %zu steps: there are at most %u", run->steps, OPGAP_RUNS_STEPS);
+  if (run->typical_steps > run->steps)
+    return bad(p, "more typical steps (%zu) than steps (%zu)", run->typical_steps, run->steps);
   const json_t *damage = json_object_get(j, "damage"), *samples = json_object_get(j, "samples");
   if (json_is_string(damage))
     run->damage = opgap_pool_string(p->runs->pool, json_string_value(damage));
@@ -346,6 +349,7 @@ static bool parse_root(struct parsing *p, const json_t *root)
     if (!parse_run(p, run, json_array_get(array, i)))
       return false;
     runs->steps += run->steps;
+    runs->typical_steps += run->typical_steps;
   }
   return parse_rows(p, json_object_get(root, "rows"));
 }

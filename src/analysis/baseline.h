@@ -11,7 +11,9 @@
  *   1. Everything per step is about the steps after warm-up, at most the first OPGAP_RUNS_STEPS of them, of one process
  *      (the first trainer).
  *   2. A step's value of a metric is the sum of what ended in it; a row's sum is its own part, without the ops inside.
- *   3. Figures are about the whole run and all its processes.
+ *   3. Times of rows are summed over typical steps only, those between the quartiles of their run's step times: so they
+ *      add up to about the median step, and explain a change of it, whatever a few disturbed steps did.
+ *   4. Figures are about the whole run and all its processes.
  */
 #ifndef OPGAP_ANALYSIS_BASELINE_H
 #define OPGAP_ANALYSIS_BASELINE_H
@@ -76,6 +78,7 @@ struct opgap_figure {
 struct opgap_run {
   const char *path;
   size_t steps_found, skipped, steps; /* all; warm-up; those that samples are about */
+  size_t typical_steps;
   uint64_t lost_records, invalid_records;
   const char *damage;                    /* NULL: complete */
   uint64_t *samples[OPGAP_METRIC_COUNT]; /* [steps]; NULL: the metric is not known */
@@ -85,10 +88,10 @@ struct opgap_run {
 
 /* Key: kind, name.  Summed over the runs. */
 struct opgap_row {
-  const char *kind; /* "op", "range", "file", "kernel", "copy", "outside" */
+  const char *kind; /* "op", "range", "file", "kernel", "copy", "code" */
   const char *name;
   uint64_t calls;
-  uint64_t sum[OPGAP_METRIC_COUNT]; /* [OPGAP_METRIC_STEP]: self time */
+  uint64_t sum[OPGAP_METRIC_COUNT]; /* [OPGAP_METRIC_STEP]: self time; times: of typical steps only */
 };
 
 struct opgap_runs {
@@ -101,8 +104,9 @@ struct opgap_runs {
   struct opgap_run *runs;
   size_t row_count;
   struct opgap_row *rows;
-  bool rows_left_out; /* there were more than OPGAP_RUNS_ROWS */
-  uint64_t steps;     /* of all runs */
+  bool rows_left_out;     /* there were more than OPGAP_RUNS_ROWS */
+  uint64_t steps;         /* of all runs */
+  uint64_t typical_steps; /* those of which the times of rows are summed */
   struct opgap_pool *pool;
 };
 

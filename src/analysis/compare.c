@@ -549,7 +549,8 @@ static void compare_figures(struct comparing *k)
 
 double opgap_row_per_step(const struct opgap_runs *runs, const struct opgap_row *row, enum opgap_metric metric)
 {
-  return row && runs->steps ? (double)row->sum[metric] / (double)runs->steps : 0;
+  uint64_t steps = opgap_metric_info(metric)->unit == OPGAP_UNIT_NS ? runs->typical_steps : runs->steps;
+  return row && steps ? (double)row->sum[metric] / (double)steps : 0;
 }
 
 struct ordered_row {
@@ -633,13 +634,15 @@ static void offer(struct opgap_change *change, struct opgap_explanation offered)
   change->explanations[at] = offered;
 }
 
-/* Idle time by cause explains step time. */
+/* Idle time by cause explains step time.  It is a mean over the run: when it changed by much more than the median step
+ * did, it is about the steps that were disturbed. */
 static void offer_gaps(const struct comparing *k, struct opgap_change *change)
 {
   for (size_t i = 0; i < k->changes.count; i++) {
     const struct opgap_change *gap = &k->changes.at[i];
     const char *cause = strchr(gap->name, '.');
-    if (cause != NULL && (strncmp(gap->name, "gpu_idle.", 9) == 0 || strncmp(gap->name, "thread_idle.", 12) == 0))
+    bool idle = strncmp(gap->name, "gpu_idle.", 9) == 0 || strncmp(gap->name, "thread_idle.", 12) == 0;
+    if (idle && fabs(gap->now - gap->before) <= 1.5 * fabs(change->now - change->before))
       offer(change, (struct opgap_explanation){.kind = gap->name[0] == 'g' ? "GPU gap" : "gap",
                                                .name = cause + 1,
                                                .before = gap->before,

@@ -85,7 +85,7 @@ struct inside {
 };
 
 enum row_kind { ROW_OP, ROW_RANGE, ROW_FILE, ROW_KERNEL, ROW_COPY, ROW_OUTSIDE, ROW_KINDS };
-static const char *const row_kinds[ROW_KINDS] = {"op", "range", "file", "kernel", "copy", "outside"};
+static const char *const row_kinds[ROW_KINDS] = {"op", "range", "file", "kernel", "copy", "code"};
 
 struct reading {
   const struct opgap_source *source;
@@ -93,7 +93,8 @@ struct reading {
   struct opgap_runs *runs;
   struct opgap_run *run;
   unsigned process;
-  uint64_t *starts, *ends; /* of the steps kept, CLOCK_MONOTONIC */
+  uint64_t *starts, *ends;            /* of the steps kept, CLOCK_MONOTONIC */
+  uint64_t typical_low, typical_high; /* step times between which a step is typical */
   uint8_t verbs[OPGAP_MAX_EVENTS];
   bool main_thread;
   struct inside levels[257];
@@ -101,7 +102,7 @@ struct reading {
   struct opgap_strings names;
   struct opgap_map index; /* (kind, name) -> row + 1 */
   VEC(struct opgap_row) rows;
-  uint64_t main_self_ns; /* of ops of the main thread inside steps */
+  uint64_t main_self_ns; /* of ops of the main thread inside typical steps */
 };
 
 static struct opgap_row *row_by_name(struct reading *g, enum row_kind kind, const char *name, size_t length)
@@ -144,6 +145,19 @@ static size_t step_of(const struct reading *g, uint64_t end)
       high = middle;
   }
   return low < g->run->steps && end > g->starts[low] ? low : g->run->steps;
+}
+
+static bool is_typical(const struct reading *g, size_t step)
+{
+  uint64_t ns = g->run->samples[OPGAP_METRIC_STEP][step];
+  return ns >= g->typical_low && ns <= g->typical_high;
+}
+
+/* Adds to a row; times of typical steps only (invariant 3 of baseline.h). */
+static void add_to(const struct reading *g, uint64_t *sums, size_t step, enum opgap_metric metric, uint64_t value)
+{
+  if (metrics[metric].unit != OPGAP_UNIT_NS || is_typical(g, step))
+    sums[metric] += value;
 }
 
 static void count(struct reading *g, size_t step, enum opgap_metric metric, uint64_t value)
@@ -208,16 +222,16 @@ static void add_op(struct reading *g, const struct opgap_record *r)
     return;
   uint64_t self = less(ns, inside.child_ns), allocs = less(r->field[2], inside.allocs);
   uint64_t bytes = less(r->field[3], inside.alloc_bytes);
-  row->sum[OPGAP_METRIC_STEP] += self;
+  add_to(g, row->sum, step, OPGAP_METRIC_STEP, self);
   row->sum[OPGAP_METRIC_ALLOCATIONS] += allocs;
   row->sum[OPGAP_METRIC_ALLOC_BYTES] += bytes;
   count(g, step, OPGAP_METRIC_ALLOCATIONS, allocs);
   count(g, step, OPGAP_METRIC_ALLOC_BYTES, bytes);
   if (!g->main_thread)
     return;
-  g->main_self_ns += self;
+  g->main_self_ns += is_typical(g, step) ? self : 0;
   if (is_fetch(g, r->field[0])) {
-    row->sum[OPGAP_METRIC_DATA_WAIT] += ns;
+    add_to(g, row->sum, step, OPGAP_METRIC_DATA_WAIT, ns);
     count(g, step, OPGAP_METRIC_DATA_WAIT, ns);
   }
 }
@@ -227,7 +241,7 @@ static void count_call(struct reading *g, const struct opgap_record *r, size_t s
                        uint64_t value)
 {
   count(g, step, metric, value);
-  level_at(g, r->depth)->sum[metric] += value;
+  add_to(g, level_at(g, r->depth)->sum, step, metric, value);
 }
 
 static bool has(const char *text, const char *part)
@@ -263,7 +277,7 @@ static void add_file_call(struct reading *g, enum verb verb, const struct opgap_
   struct opgap_row *row = row_by_name(g, ROW_FILE, path, length);
   uint64_t ns = r->end_ns - r->start_ns;
   row->calls++;
-  row->sum[OPGAP_METRIC_FILE_TIME] += ns;
+  add_to(g, row->sum, step, OPGAP_METRIC_FILE_TIME, ns);
   count(g, step, OPGAP_METRIC_FILE_TIME, ns);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     if (kinds[i].verb != verb)
@@ -299,7 +313,7 @@ static void add_activity(struct reading *g, const struct opgap_record *r)
   bool kernel = r->event == OPGAP_EV_KERNEL;
   struct opgap_row *row = kernel ? row_of(g, ROW_KERNEL, r->field[0]) : row_by_name(g, ROW_COPY, "memcpy", 6);
   row->calls++;
-  row->sum[OPGAP_METRIC_GPU_BUSY] += ns;
+  add_to(g, row->sum, step, OPGAP_METRIC_GPU_BUSY, ns);
   count(g, step, OPGAP_METRIC_GPU_BUSY, ns);
   if (kernel) {
     row->sum[OPGAP_METRIC_KERNELS]++;
@@ -371,6 +385,19 @@ static void set_steps(struct reading *g)
     g->ends[i] = g->starts[i] + steps->durations_ns[steps->skipped + i];
     run->samples[OPGAP_METRIC_STEP][i] = steps->durations_ns[steps->skipped + i];
   }
+}
+
+static void find_typical(struct reading *g)
+{
+  struct opgap_run *run = g->run;
+  uint64_t *sorted = opgap_xcalloc(run->steps + 1, sizeof *sorted);
+  memcpy(sorted, run->samples[OPGAP_METRIC_STEP], run->steps * sizeof *sorted);
+  stats_sort(sorted, run->steps);
+  g->typical_low = run->steps ? stats_percentile(sorted, run->steps, 0.25) : 0;
+  g->typical_high = run->steps ? stats_percentile(sorted, run->steps, 0.75) : 0;
+  free(sorted);
+  for (size_t i = 0; i < run->steps; i++)
+    run->typical_steps += is_typical(g, i);
 }
 
 /* A metric that no kind of record in this trace can feed is unknown, not 0. */
@@ -536,7 +563,7 @@ static void outside_time(struct reading *g)
 {
   uint64_t all = 0;
   for (size_t i = 0; i < g->run->steps; i++)
-    all += g->run->samples[OPGAP_METRIC_STEP][i];
+    all += is_typical(g, i) ? g->run->samples[OPGAP_METRIC_STEP][i] : 0;
   row_by_name(g, ROW_OUTSIDE, "outside ops", 11)->sum[OPGAP_METRIC_STEP] += less(all, g->main_self_ns);
 }
 
@@ -622,6 +649,7 @@ static void read_run(struct opgap_runs *runs, struct opgap_run *run, const struc
   opgap_strings_init(&g->names, scratch);
   opgap_strings_id(&g->names, "", 0);
   set_steps(g);
+  find_typical(g);
   g->process = step_process_index(source, summary);
   if (run->steps > 0)
     read_streams(g);
@@ -659,5 +687,6 @@ bool opgap_runs_add_trace(struct opgap_runs *runs, const struct opgap_source *so
     run->damage = opgap_pool_string(runs->pool, summary->damage_count ? summary->damage[0] : "bytes are missing");
   read_run(runs, run, source, summary);
   runs->steps += run->steps;
+  runs->typical_steps += run->typical_steps;
   return true;
 }
