@@ -89,6 +89,12 @@ static bool register_with(const struct opgap_loaded *library, bool late, bool la
   return last_try;
 }
 
+/* Ops are asked for, or steps, which torch's ranges tell. */
+static bool needed(void)
+{
+  return (opgap_settings->hooks & OPGAP_GROUP_torch) || opgap_settings->schedule.active > 0;
+}
+
 static bool enter(void)
 {
   uint32_t searching = SEARCHING;
@@ -103,7 +109,7 @@ static void leave(bool decided)
 /* Looks among the loaded objects, at a moment when they are all initialised. */
 static void search_now(void)
 {
-  if (!(opgap_settings->hooks & OPGAP_GROUP_torch) || !enter())
+  if (!needed() || !enter())
     return;
   uint64_t loaded = opgap_loaded_count();
   bool decided = false;
@@ -155,7 +161,7 @@ static bool poll_found_torch(uint64_t now)
 
 void opgap_frameworks_poll(void)
 {
-  if (atomic_load_explicit(&stage, memory_order_relaxed) != SEARCHING || !(opgap_settings->hooks & OPGAP_GROUP_torch))
+  if (atomic_load_explicit(&stage, memory_order_relaxed) != SEARCHING || !needed())
     return;
   int saved = errno;
   struct opgap_loaded library;

@@ -9,6 +9,8 @@
  *                          completed collective).  Each has a `struct range` as its context, which keeps what a
  *                          record needs.  Ended elsewhere, it is recorded there, and its owner is told that its open
  *                          op is stale.  One that torch marks as asynchronous never enters a thread's stack of ops.
+ * Schedule                 Outside its window nothing is recorded, but ranges that tell steps are followed to their end
+ *                          (steps.h).
  *
  * Threads   block: its slot's thread, except `stale`.  range: who began it; then who ends it; then who takes it again.
  * Memory    blocks: one private mapping, zeroed by fork, pages touched as used.  ranges: static and kept by fork,
@@ -24,6 +26,7 @@
 #include <sys/mman.h>
 
 #include "frameworks/python.h"
+#include "frameworks/steps.h"
 #include "record/raw.h"
 #include "record/record.h"
 #include "record/session.h"
@@ -64,7 +67,9 @@ struct range {
   struct block *block;         /* of that thread, or NULL */
   int32_t tid, pid;
   uint32_t name, scope, stack;
-  uint32_t next_free; /* index + 1 */
+  uint32_t step_source; /* enum opgap_step_source: its end may be a step's */
+  bool recorded;        /* false: watched for its end only */
+  uint32_t next_free;   /* index + 1 */
 };
 static_assert(RANGE_COUNT == 1u << RANGE_GENERATION, "index of a range");
 
@@ -72,7 +77,7 @@ static struct {
   const char *(*name)(opgap_torch_function *);
   uint8_t (*is_async)(opgap_torch_function *);
   unsigned sequence_offset;
-  bool python_stacks;
+  bool python_stacks, scheduled;
   struct block *blocks; /* BLOCK_COUNT, or NULL */
 } torch;
 static _Atomic bool announce_late;
@@ -214,13 +219,33 @@ static_assert(NAME_SLOTS == 1u << (64 - 55), "hash of a name");
 
 /* ---- begin ---- */
 
-/* User ranges stay on while a schedule has recording off: steps are found by them. */
-static inline bool wanted(unsigned scope)
+static inline bool recording(void)
 {
-  if (opgap_likely(opgap_active & OPGAP_GROUP_torch))
-    return true;
-  return scope == OPGAP_SCOPE_USER && opgap_settings->schedule.active > 0 &&
-         (opgap_settings->hooks & OPGAP_GROUP_torch);
+  return opgap_active & OPGAP_GROUP_torch;
+}
+
+/* With a schedule, also outside its window: what tells steps. */
+static enum opgap_step_source watch_steps(opgap_torch_function *function, unsigned scope)
+{
+  if (scope == OPGAP_SCOPE_BACKWARD)
+    opgap_step_fresh();
+  if (scope != OPGAP_SCOPE_USER || opgap_active == 0)
+    return OPGAP_STEP_NONE;
+  const char *name = torch.name(function);
+  return name ? opgap_step_source_of(name) : OPGAP_STEP_NONE;
+}
+
+/* Outside the window: a range that is not recorded, but whose end is a step's. */
+static void *begin_step_range(enum opgap_step_source source)
+{
+  struct range *range = source == OPGAP_STEP_NONE ? NULL : take_range();
+  if (range == NULL)
+    return NULL;
+  range->context.vtable = &range_vtable.destroy;
+  range->recorded = false;
+  range->step_source = source;
+  range->pid = opgap_session_pid();
+  return range;
 }
 
 static void *begin_range(opgap_torch_function *function, unsigned scope, struct opgap_thread *thread,
@@ -241,6 +266,8 @@ static void *begin_range(opgap_torch_function *function, unsigned scope, struct 
   range->name = name;
   range->scope = scope;
   range->stack = stack;
+  range->recorded = true;
+  range->step_source = OPGAP_STEP_NONE;
   range->start = opgap_ticks();
   atomic_store_explicit(&range->tag, tag, memory_order_relaxed);
   if (!asynchronous)
@@ -250,9 +277,14 @@ static void *begin_range(opgap_torch_function *function, unsigned scope, struct 
 
 static inline void **begin(void **context, opgap_torch_function *function, unsigned scope)
 {
+  enum opgap_step_source source = OPGAP_STEP_NONE;
   *context = NULL;
-  if (opgap_unlikely(!wanted(scope)))
+  if (opgap_unlikely(torch.scheduled))
+    source = watch_steps(function, scope);
+  if (opgap_unlikely(!recording())) {
+    *context = begin_step_range(source);
     return context;
+  }
   struct opgap_thread *thread = opgap_self();
   if (opgap_unlikely(thread == NULL))
     return context;
@@ -262,6 +294,8 @@ static inline void **begin(void **context, opgap_torch_function *function, unsig
   uint32_t stack = torch.python_stacks && block ? opgap_python_where(&block->python) : 0;
   if (scope == OPGAP_SCOPE_USER || scope == OPGAP_SCOPE_TORCHSCRIPT) {
     *context = begin_range(function, scope, thread, block, name, stack);
+    if (source != OPGAP_STEP_NONE && *context != &recorded)
+      ((struct range *)*context)->step_source = source;
   } else {
     opgap_op_begin(name, scope, (uint64_t)(uintptr_t)function, stack);
     *context = &recorded;
@@ -303,12 +337,10 @@ static void emit_range(const struct range *range, uint64_t sequence)
   opgap_emit(OPGAP_EV_OP, range->scope, range->start, opgap_ticks(), fields, 6);
 }
 
-static void end_range(opgap_torch_function *function, struct range *range)
+static void record_range(opgap_torch_function *function, struct range *range)
 {
   uint64_t tag = atomic_load_explicit(&range->tag, memory_order_relaxed);
   atomic_store_explicit(&range->tag, 0, memory_order_relaxed);
-  if (range->pid != opgap_session_pid())
-    return; /* begun before a fork: the parent's */
   struct opgap_thread *thread = opgap_self();
   if (thread != NULL && thread == range->thread && thread->tid == range->tid) {
     opgap_op_end(OPGAP_EV_OP, tag, sequence_of(function));
@@ -318,6 +350,16 @@ static void end_range(opgap_torch_function *function, struct range *range)
     emit_range(range, sequence_of(function));
   if (range->thread != NULL && range->block != NULL)
     atomic_fetch_add_explicit(&range->block->stale, 1, memory_order_release); /* S */
+}
+
+static void end_range(opgap_torch_function *function, struct range *range)
+{
+  if (range->pid != opgap_session_pid())
+    return; /* begun before a fork: the parent's */
+  if (range->recorded)
+    record_range(function, range);
+  if (range->step_source != OPGAP_STEP_NONE)
+    opgap_step_ended(range->step_source);
 }
 
 static void end(opgap_torch_function *function, void *context)
@@ -347,6 +389,7 @@ void opgap_torch_record_start(const struct opgap_torch_api *api, unsigned sequen
   torch.name = api->name;
   torch.is_async = api->is_async;
   torch.sequence_offset = sequence_offset;
+  torch.scheduled = opgap_settings->schedule.active > 0;
   torch.python_stacks = opgap_settings->stacks == OPGAP_STACKS_PYTHON || opgap_settings->stacks == OPGAP_STACKS_BOTH;
   map_blocks();
   atomic_store(&announce_late, late);

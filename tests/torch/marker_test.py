@@ -21,4 +21,14 @@ def markers():
     check_equal("invalid records", trace.processes[run.pid]["invalid"], 0)
 
 
-main({"markers": markers}, ["markers"])
+def schedule():
+    """Only the third and fourth of five steps are recorded; a pop never ends another range than its own."""
+    run = run_traced(TRACER, [PROGRAM], {"OPGAP_SCHEDULE": "wait=1,warmup=1,active=2,repeat=1"})
+    check_equal("exit status", run.status, 0)
+    trace = Trace(OPDUMP, run.folder)
+    remove(run)
+    check_equal("ranges", dict(trace.calls(run.pid, "range")), {"load": 2, "decode": 2, "parity 0": 1, "parity 1": 1})
+    check_equal("steps", dict(trace.calls(run.pid, "step")), {"": 2})
+
+
+main({"markers": markers, "schedule": schedule}, sys.argv[4:])

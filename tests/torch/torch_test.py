@@ -167,6 +167,15 @@ def lines():
                     {"%s:%d %s" % (TRAIN, line_of(text), function)})
 
 
+def schedule():
+    """OPGAP_SCHEDULE: of 20 steps exactly 5 to 9 and 15 to 19 are recorded, whole."""
+    run, trace = train({"OPGAP_SCHEDULE": "wait=3,warmup=2,active=5,repeat=2"})
+    ours = trace.calls(run.pid)
+    names = ("Optimizer.step#Adam.step", "Optimizer.zero_grad#Adam.zero_grad", "forward", "aten::addmm", "AddmmBackward0",
+             "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
+    check_equal("calls", [ours[name] for name in names], [10, 10, 10, 20, 20, 10])
+
+
 def threads():
     """Python threads, autograd inside a thread, TorchScript functions that are suspended and go on elsewhere."""
     run = run_traced(TRACER, [PYTHON, os.path.join(HERE, "threads.py")])
@@ -181,5 +190,5 @@ def threads():
     check_equal("invalid records", trace.processes[run.pid]["invalid"], 0)
 
 
-main({"calls": calls, "workers": workers, "together": together, "off": off, "threads": threads, "lines": lines,
+main({"calls": calls, "workers": workers, "together": together, "off": off, "threads": threads, "lines": lines, "schedule": schedule,
       "distributed": distributed}, sys.argv[4:])
