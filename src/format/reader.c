@@ -427,7 +427,9 @@ static void fill_info(struct opgap_trace *trace, struct process *process)
   }
   if (!process->end_seen) {
     info->complete = false;
-    add_damage(trace, "%s: the end is missing: the process was killed and its ring is gone, or writing failed",
+    add_damage(trace,
+               "%s: the end is missing: writing stopped early (full disk, size limit), or the process was killed and "
+               "its ring is gone",
                process->path);
   }
 }

@@ -68,8 +68,7 @@ static bool write_all(int fd, const char *bytes, size_t size, long *error)
   return true;
 }
 
-/* SIGXFSZ would kill the program when it has RLIMIT_FSIZE: ask before we write. */
-static bool within_file_limit(uint64_t end)
+bool opgap_within_file_limit(uint64_t end)
 {
   struct {
     uint64_t current, maximum;
@@ -89,7 +88,7 @@ int opgap_trace_append(void *context, const void *bytes, size_t size)
     give_up("OPGAP_MAX_SIZE is reached", -27);
     return -27;
   }
-  if (!within_file_limit(state->file_bytes + size)) {
+  if (!opgap_within_file_limit(state->file_bytes + size)) {
     give_up("the limit of file sizes is reached", -27);
     return -27;
   }

@@ -83,6 +83,9 @@ void opgap_segment_filled(struct opgap_thread *thread);
 int opgap_flusher_ring_fd(void);
 int opgap_trace_append(void *context, const void *bytes, size_t size);
 
+/* May a file of the program's grow to this size?  SIGXFSZ would kill the program otherwise: to be asked first. */
+bool opgap_within_file_limit(uint64_t end);
+
 /* Text building without stdio.  A full buffer cuts. */
 struct opgap_text {
   char *at, *end; /* end: last byte, kept for the NUL */

@@ -241,7 +241,11 @@ static struct opgap_arena *map_file(const char *path, uint64_t size)
 static struct opgap_arena *try_folder(const char *folder, const char *stem, bool need_tmpfs)
 {
   uint64_t size = size_for(folder, opgap_config.settings.buffer, need_tmpfs);
-  for (unsigned image = 0; size && image < 1000; image++) {
+  while (size >= OPGAP_BUFFER_MIN && !opgap_within_file_limit(size))
+    size = size / 2 & ~(uint64_t)(OPGAP_SEGMENT_BYTES - 1);
+  if (size < OPGAP_BUFFER_MIN)
+    return NULL;
+  for (unsigned image = 0; image < 1000; image++) {
     char path[256];
     struct opgap_text text = {path, path + sizeof path - 1};
     opgap_text_string(&text, folder);
@@ -530,7 +534,8 @@ bool opgap_session_begin(bool forked)
     if (state->arena && state->arena->ring_file[0])
       opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)state->arena->ring_file, 0);
     atomic_store(&state->phase, OPGAP_PHASE_FAILED);
-    opgap_notice(&said, "cannot write to %s: this process is not traced", opgap_config.folder);
+    if (!state->write_failed)
+      opgap_notice(&said, "cannot write to %s: this process is not traced", opgap_config.folder);
     return false;
   }
   atomic_store_explicit(&state->phase, OPGAP_PHASE_RUNNING, memory_order_release);
