@@ -11,6 +11,7 @@
 
 #include "format/reader.h"
 #include "hooks/hook_table.h"
+#include "format/recover.h"
 
 #define NAME "info"
 
@@ -207,6 +208,7 @@ static void print_records(const struct opgap_trace *trace, unsigned process)
 static int print_trace(const struct options *options, const char *path)
 {
   char error[512];
+  opgap_trace_recover(path);
   struct opgap_trace *trace = opgap_trace_open(path, error, sizeof error);
   if (trace == NULL)
     return opgap_fail(OPGAP_EXIT_USAGE, "%s", opgap_printable(error));

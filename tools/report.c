@@ -11,6 +11,7 @@
 #include "analysis/analysis.h"
 #include "output/output.h"
 #include "opgap.h"
+#include "format/recover.h"
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_MARKDOWN, FORMAT_COUNT };
 static const char *const formats[FORMAT_COUNT] = {"text", "json", "csv", "markdown"};
@@ -297,6 +298,7 @@ int opgap_cmd_report(int argc, char **argv)
     return opgap_fail(OPGAP_EXIT_USAGE,
                       "there is no trace (NAME.opgap) in this folder: give its path, or make one with "
                       "opgap record -- PROGRAM");
+  opgap_trace_recover(request.trace);
   struct opgap_trace *trace = opgap_trace_open(request.trace, error, sizeof error);
   if (trace == NULL) {
     code = opgap_fail(OPGAP_EXIT_USAGE, "%s", error);

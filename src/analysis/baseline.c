@@ -13,6 +13,7 @@
 
 #include "analysis/analysis.h"
 #include "output/table.h"
+#include "format/recover.h"
 
 #define FORMAT_NAME "opgap-baseline"
 #define FILE_MOST (64u << 20)
@@ -406,6 +407,7 @@ struct opgap_runs *opgap_baseline_read(const char *path, char *error, size_t siz
 static bool add_trace(struct opgap_runs *runs, const char *path, char *error, size_t size)
 {
   const struct opgap_analysis_options options = {0};
+  opgap_trace_recover(path);
   struct opgap_trace *trace = opgap_trace_open(path, error, size);
   if (trace == NULL)
     return false;

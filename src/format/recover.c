@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -374,8 +376,11 @@ static int recover_orphan(const char *path, const char *folder)
   return result == 0;
 }
 
-int opgap_trace_recover(const char *folder)
+int opgap_trace_recover(const char *trace)
 {
+  char folder[PATH_MAX];
+  if (realpath(trace, folder) == NULL)
+    return 0;
   const char *places[] = {"/dev/shm", folder};
   int count = 0;
   for (unsigned i = 0; i < 2; i++) {

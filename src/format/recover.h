@@ -17,8 +17,9 @@
  * caller (exec).  0 or -1: left alone (not a ring, not ours, taken by another, trace not writable). */
 int opgap_recover_ring(const char *ring_path);
 
-/* Folds every orphan ring of a trace folder; returns how many. */
-int opgap_trace_recover(const char *folder);
+/* Folds every orphan ring of a trace folder, and removes orphan rings whose trace is gone; returns how many it folded.
+ * What cannot be written is left alone: opgap_trace_open reads such rings in memory. */
+int opgap_trace_recover(const char *trace);
 
 /* Is the process of an arena alive?  Same boot, same start time. */
 bool opgap_arena_alive(const struct opgap_arena *arena);
