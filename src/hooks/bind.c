@@ -224,6 +224,7 @@ struct late {
   uint32_t hash;
   bool hidden_too;
   void *found;
+  const char *file; /* of the object that has it */
 };
 
 static int late_object(struct dl_phdr_info *info, size_t size, void *context)
@@ -238,6 +239,7 @@ static int late_object(struct dl_phdr_info *info, size_t size, void *context)
     if (dynamic != _DYNAMIC && object_open(&o, info->dlpi_addr, dynamic))
       late->found = object_find(&o, late->name, late->hash, late->hidden_too);
   }
+  late->file = info->dlpi_name;
   return late->found != NULL;
 }
 
@@ -249,6 +251,9 @@ void *opgap_find_symbol(const char *name)
     late.hidden_too = true;
     dl_iterate_phdr(late_object, &late);
   }
+  /* The pointer is kept for ever, so must be the object, even if the program closes it. */
+  if (late.found && late.file && late.file[0] && opgap_real.dlopen)
+    opgap_real.dlopen(late.file, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
   return late.found;
 }
 
@@ -279,13 +284,10 @@ bool opgap_is_global_handle(const void *handle)
 
 void *opgap_libc_handle(void)
 {
-  for (struct link_map *map = _r_debug.r_map; map; map = map->l_next) {
-    struct object o;
-    if (!is_ours(map) && object_open(&o, map->l_addr, map->l_ld) &&
-        object_find(&o, "__libc_start_main", gnu_hash_of("__libc_start_main"), true))
-      return map;
-  }
-  return NULL;
+  static void *libc; /* a link map that was not opened has no scope to search */
+  if (libc == NULL && opgap_real.dlopen)
+    libc = opgap_real.dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+  return libc;
 }
 
 const char *opgap_own_path(void)

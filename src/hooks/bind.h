@@ -6,7 +6,8 @@
 
 /* Binds all real functions once.  False: this library is not relocated yet, or a binding is under way. */
 bool opgap_bind_all(void) OPGAP_HIDDEN;
-/* A function of any loaded object but this library; NULL if there is none.  Takes the loader's lock. */
+/* A function of any loaded object but this library, which then stays loaded; NULL if there is none.  Takes the loader's
+ * lock. */
 void *opgap_find_symbol(const char *name) OPGAP_HIDDEN;
 /* The slot of a hook's name, or -1. */
 int opgap_slot_of(const char *name) OPGAP_HIDDEN;

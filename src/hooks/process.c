@@ -108,9 +108,10 @@ OPGAP_EXPORT int system(const char *command)
   if (thread == NULL || command == NULL || !may_record())
     return opgap_real.system(command);
   note_child(BY_SYSTEM, 0, command);
-  uint64_t start = opgap_call_begin(thread, OPGAP_HOOK_ID_system, 0);
+  uint64_t name = intern_string(command);
+  uint64_t start = opgap_call_begin(thread, OPGAP_HOOK_ID_system, name);
   int result = opgap_real.system(command);
-  opgap_hook_end(thread, OPGAP_HOOK_ID_system, start, 0, (uint64_t)(unsigned)result,
+  opgap_hook_end(thread, OPGAP_HOOK_ID_system, start, name, (uint64_t)(unsigned)result,
                  result == -1 ? (uint32_t)errno : 0);
   return result;
 }
