@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define ZSTD_STATIC_LINKING_ONLY
 #include <zstd.h>
 
 #include "format/trace_format.h"
@@ -212,6 +213,7 @@ struct fold {
   uint64_t end;
   char text[256 * 1024];
   uint8_t payload[1024 * 1024];
+  _Alignas(64) uint8_t zstd[256 * 1024]; /* a decompression context: the traced program's heap is not ours */
 };
 
 static void visit_schema(void *context, const struct opgap_chunk_header *header, const uint8_t *payload)
@@ -220,7 +222,10 @@ static void visit_schema(void *context, const struct opgap_chunk_header *header,
   fold->last_sequence = header->sequence;
   if (header->type != OPGAP_CHUNK_SCHEMA || header->raw_bytes > sizeof fold->payload)
     return;
-  size_t size = ZSTD_decompress(fold->payload, sizeof fold->payload, payload, header->stored_bytes);
+  ZSTD_DCtx *zstd = ZSTD_initStaticDCtx(fold->zstd, sizeof fold->zstd);
+  if (zstd == NULL)
+    return;
+  size_t size = ZSTD_decompressDCtx(zstd, fold->payload, sizeof fold->payload, payload, header->stored_bytes);
   if (!ZSTD_isError(size))
     fold->row_count =
         opgap_schema_decode(fold->payload, size, fold->rows, OPGAP_MAX_EVENTS, fold->text, sizeof fold->text);

@@ -19,8 +19,8 @@
 #include "record/schedule.h"
 
 #define PAGE 4096u
-#define FIRST_SEGMENTS 12u
-#define FIRST_SLOTS 8u
+#define FIRST_SEGMENTS 2u /* a short program's start costs what is allocated here */
+#define FIRST_SLOTS 4u
 #define NAMES_FIRST (64u * 1024u)
 #define NAMES_BYTES (8u * 1024u * 1024u)
 #define SLOT_LIMIT 1024u
