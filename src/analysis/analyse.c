@@ -163,7 +163,7 @@ static void add_op(struct analysis *a, struct thread *t, const struct opgap_even
     t->first_op = name;
     t->first_op_ns = r->start_ns;
   }
-  steps_op(a, t, name, flags, r);
+  steps_op(a, t, flags, framework, r);
   if (a->steps_only)
     return;
   ops_add(a, t, event, r);

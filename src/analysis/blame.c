@@ -88,6 +88,21 @@ static void add(struct walk *w, const struct thread *t, enum opgap_cause cause, 
   add_piece(w->causes, key, example, ns);
 }
 
+/* A worker of its own making (spawn) imports its modules before its first op. */
+static bool still_starting(const struct walk *w, const struct thread *t, uint64_t time)
+{
+  return w->causes->data_loading && t->main && t->process != w->own_process &&
+         !w->a->processes[t->process].info->forked && (t->first_op_ns == 0 || time < t->first_op_ns);
+}
+
+static void add_code(struct walk *w, const struct thread *t, uint64_t start, uint64_t end)
+{
+  if (still_starting(w, t, start))
+    add(w, t, OPGAP_CAUSE_STARTUP, DOING_START, 0, 0, end - start);
+  else
+    add(w, t, OPGAP_CAUSE_PYTHON, DOING_CODE, 0, w->file, end - start);
+}
+
 /* Time outside calls: in framework ops, or between them. */
 static void walk_cpu(struct walk *w, struct thread *t, uint64_t start, uint64_t end)
 {
@@ -99,11 +114,11 @@ static void walk_cpu(struct walk *w, struct thread *t, uint64_t start, uint64_t 
     uint64_t from = op->start > at ? op->start : at, to = op->end < end ? op->end : end;
     if (to <= from)
       continue;
-    add(w, t, OPGAP_CAUSE_PYTHON, DOING_CODE, 0, w->file, from - at);
+    add_code(w, t, at, from);
     add(w, t, OPGAP_CAUSE_DISPATCH, DOING_OP, op->name, 0, to - from);
     at = to;
   }
-  add(w, t, OPGAP_CAUSE_PYTHON, DOING_CODE, 0, w->file, end - at);
+  add_code(w, t, at, end);
 }
 
 static enum doing file_doing(enum verb verb)
@@ -194,10 +209,29 @@ static void walk_woken(struct walk *w, struct thread *t, const struct hook *hook
   add(w, t, gil ? OPGAP_CAUSE_GIL : OPGAP_CAUSE_RUN_QUEUE, DOING_HANDOVER, 0, 0, end - woken);
 }
 
+/* The child of t's process whose end ended this wait: its end closes the pipe that is polled, or is what waitpid waits
+ * for.  UINT32_MAX: none. */
+#define END_SLACK_NS 50000000ull
+static uint32_t ended_child(const struct analysis *a, const struct thread *t, const struct hook *hook,
+                            const struct past_call *call)
+{
+  if (hook->verb != VERB_POLL && hook->verb != VERB_CHILD)
+    return UINT32_MAX;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct opgap_process_info *info = a->processes[i].info;
+    if (info->ppid == a->processes[t->process].info->pid && info->start_ns < call->end &&
+        info->end_ns <= call->end + END_SLACK_NS && info->end_ns + END_SLACK_NS >= call->end &&
+        a->processes[i].main_thread != UINT32_MAX)
+      return i;
+  }
+  return UINT32_MAX;
+}
+
 static void walk_call(struct walk *w, struct thread *t, const struct past_call *call, uint64_t start, uint64_t end)
 {
   const struct hook *hook = &w->a->processes[t->process].hooks[call->event];
   struct edge edge;
+  uint32_t child;
   if (call->named && analysis_name_flags(w->a, (uint32_t)call->object) & NAME_FILE)
     add(w, t, OPGAP_CAUSE_FILE_IO, file_doing((enum verb)hook->verb), 0, (uint32_t)call->object, end - start);
   else if (hook->verb == VERB_ALLOC || hook->verb == VERB_FREE)
@@ -206,6 +240,8 @@ static void walk_call(struct walk *w, struct thread *t, const struct past_call *
     walk_cpu(w, t, start, end);
   else if (w->chain < MAX_CHAIN && timeline_waker(w->a, t, call, &edge))
     walk_woken(w, t, hook, call, &edge, start, end);
+  else if ((child = ended_child(w->a, t, hook, call)) != UINT32_MAX)
+    add(w, &w->a->threads[w->a->processes[child].main_thread], OPGAP_CAUSE_CHILD, DOING_END, 0, 0, end - start);
   else
     walk_unexplained(w, t, hook, call, end - start);
 }
@@ -344,7 +380,7 @@ static void phrase(struct analysis *a, const struct cause_row *row, char *text, 
     snprintf(text, size, "woken, not yet running (no free CPU, or its lock still held)");
     break;
   case DOING_SLEEP:
-    snprintf(text, size, "%s", name);
+    snprintf(text, size, "sleeping in %s", name);
     break;
   case DOING_SOCKET:
     snprintf(text, size, "in %s on a socket", name);
@@ -357,7 +393,10 @@ static void phrase(struct analysis *a, const struct cause_row *row, char *text, 
     snprintf(text, size, "from launch to start");
     break;
   case DOING_START:
-    snprintf(text, size, "starting");
+    snprintf(text, size, "starting, importing modules");
+    break;
+  case DOING_END:
+    snprintf(text, size, "waited for until it ended");
     break;
   case DOING_FORGOTTEN:
     snprintf(text, size, "longer ago than the history kept");

@@ -147,7 +147,15 @@ struct step_list {
   uint64_t first_start; /* where the first step began */
 };
 
-enum step_source { STEPS_API, STEPS_PROFILER, STEPS_OPTIMIZER, STEPS_NVTX, STEPS_DATALOADER, STEPS_SOURCES };
+enum step_source {
+  STEPS_API,
+  STEPS_PROFILER,
+  STEPS_OPTIMIZER,
+  STEPS_NVTX,
+  STEPS_BACKWARD,
+  STEPS_DATALOADER,
+  STEPS_SOURCES
+};
 
 /* What is known of a name of a process; 0: not yet asked. */
 struct name_cache {
@@ -168,7 +176,8 @@ struct process {
   unsigned gil_count;
   uint64_t steps_seen, backwards, ops;
   struct step_list steps[STEPS_SOURCES];
-  uint64_t last_split_ns; /* last __next__ or backward: splits optimizer steps */
+  uint64_t last_forward_ns, last_backward_ns; /* ends of outermost ops: a backward pass begins a burst */
+  uint64_t last_split_ns;                     /* last __next__ or backward: splits optimizer steps */
   enum opgap_role role;
   int32_t worker;
   const char *label;
@@ -224,7 +233,8 @@ enum doing {
   DOING_SOCKET,
   DOING_GPU,
   DOING_LATENCY, /* launch to start */
-  DOING_START,   /* a process that did not run yet */
+  DOING_START,   /* a process that did not run yet, or imports */
+  DOING_END,     /* a process that was waited for to end */
   DOING_FORGOTTEN,
 };
 struct cause_key {
@@ -362,7 +372,7 @@ void memory_sample(struct analysis *a, unsigned process, const struct opgap_reco
 void memory_finish(struct analysis *a);
 
 /* steps.c */
-void steps_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, const struct opgap_record *r);
+void steps_op(struct analysis *a, struct thread *t, uint32_t flags, bool framework, const struct opgap_record *r);
 void steps_mark(struct analysis *a, struct thread *t, const struct opgap_record *r);
 /* Which of a process's lists is its steps; STEPS_SOURCES when none. */
 enum step_source steps_source(const struct process *p);

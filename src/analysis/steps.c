@@ -49,10 +49,30 @@ static void fetch_began(struct analysis *a, struct thread *t, const struct opgap
     push(a, t->process, STEPS_DATALOADER, list->first_start, r->start_ns);
 }
 
-void steps_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, const struct opgap_record *r)
+/* Without an optimizer of PyTorch's, each burst of backward ops after forward ops is a step. */
+static void follow_bursts(struct analysis *a, struct thread *t, uint32_t flags, const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
-  (void)name;
+  struct step_list *list = &p->steps[STEPS_BACKWARD];
+  if (!(flags & NAME_BACKWARD)) {
+    p->last_forward_ns = r->end_ns;
+    return;
+  }
+  bool begins = p->last_forward_ns > p->last_backward_ns;
+  p->last_backward_ns = r->end_ns;
+  if (!begins)
+    return;
+  if (list->first_start == 0)
+    list->first_start = r->start_ns;
+  else
+    push(a, t->process, STEPS_BACKWARD, list->first_start, r->start_ns);
+}
+
+void steps_op(struct analysis *a, struct thread *t, uint32_t flags, bool framework, const struct opgap_record *r)
+{
+  struct process *p = &a->processes[t->process];
+  if (framework && r->depth == 0)
+    follow_bursts(a, t, flags, r);
   if (p->first_op_ns == 0 || r->start_ns < p->first_op_ns)
     p->first_op_ns = r->start_ns;
   if (flags & (NAME_NEXT | NAME_BACKWARD) && r->end_ns > p->last_split_ns)
@@ -81,7 +101,7 @@ void steps_mark(struct analysis *a, struct thread *t, const struct opgap_record 
 enum step_source steps_source(const struct process *p)
 {
   for (int s = 0; s < STEPS_SOURCES; s++)
-    if (p->steps[s].end.count > (s == STEPS_DATALOADER ? 1 : 0))
+    if (p->steps[s].end.count > (s >= STEPS_BACKWARD ? 1 : 0))
       return (enum step_source)s;
   return STEPS_SOURCES;
 }
@@ -164,7 +184,8 @@ static void step_statistics(struct opgap_sum_steps *steps)
 
 void steps_finish(struct analysis *a)
 {
-  static const char *const names[] = {"opgap_step", "ProfilerStep", "Optimizer.step", "NVTX", "DataLoader", "none"};
+  static const char *const names[] = {"opgap_step", "ProfilerStep", "Optimizer.step", "NVTX", "backward",
+                                      "DataLoader", "none"};
   struct opgap_sum_steps *steps = &a->summary->steps;
   unsigned process = steps_process(a);
   steps->source = names[STEPS_SOURCES];

@@ -110,7 +110,7 @@ struct opgap_sum_lock {
 };
 
 struct opgap_sum_steps {
-  const char *source;                /* "Optimizer.step", "opgap_step", "ProfilerStep", "NVTX", "DataLoader", "none" */
+  const char *source;                /* "Optimizer.step", "opgap_step", "ProfilerStep", "NVTX", "backward", "DataLoader", "none" */
   int32_t pid;                       /* whose steps these are (the first trainer), 0 when none */
   size_t count;                      /* all steps found */
   size_t skipped;                    /* the first ones: warm-up, left out of every per-step figure */

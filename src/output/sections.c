@@ -405,9 +405,8 @@ size_t section_breakdown(struct table *table, const struct opgap_summary *s, con
 {
   static const struct table_column columns[] = {
       {"Part", true, 0, 0}, {"Per step", false, 0, 0}, {"Share", false, 0, 0}, {"", true, 0, 0}};
-  static const char *const names[OPGAP_CLASS_COUNT] = {"GPU kernels",   "GPU copies",    "GPU memset",
-                                                       "Communication", "CUDA calls",    "Waiting for the DataLoader",
-                                                       "Framework ops", "Other (Python)"};
+  static const char *const names[OPGAP_CLASS_COUNT] = {"GPU kernels", "GPU copies", "GPU memset",    "Communication",
+                                                       "CUDA calls",  "DataLoader", "Framework ops", "Other (Python)"};
   uint64_t total = 0;
   (void)o;
   for (int c = 0; c < OPGAP_CLASS_COUNT; c++)

@@ -87,6 +87,21 @@ static void line(const struct page *p, const char *label, const char *format, ..
     say(p, "%-10s %s", label, text);
 }
 
+static const char *info(const struct opgap_summary *s, const char *key)
+{
+  for (size_t i = 0; i < s->info_count; i++)
+    if (strcmp(s->info_keys[i], key) == 0)
+      return s->info_values[i];
+  return NULL;
+}
+
+static void head_host(const struct page *p, const char *host)
+{
+  const char *cores = info(p->s, "cores"), *cpu = info(p->s, "cpu"), *kernel = info(p->s, "kernel");
+  line(p, "host", "%s%s%s%s%s%s%s%s", host, cores ? ", " : "", cores ? cores : "", cores ? " cores" : "",
+       cpu ? ", " : "", cpu ? cpu : "", kernel ? ", Linux " : "", kernel ? kernel : "");
+}
+
 static void head_processes(const struct page *p)
 {
   unsigned roles[OPGAP_ROLE_COUNT] = {0}, threads = 0;
@@ -103,7 +118,7 @@ static void head_processes(const struct page *p)
     if (roles[r] > 0)
       at += (size_t)snprintf(text + at, sizeof text - at, "%s%u %s%s", at ? ", " : "", roles[r],
                              opgap_role_name((enum opgap_role)r), roles[r] > 1 && r != OPGAP_ROLE_OTHER ? "s" : "");
-  line(p, "processes", "%zu (%s), %u threads", p->s->process_count, text, threads);
+  line(p, "processes", "%zu (%s), %u thread%s", p->s->process_count, text, threads, threads == 1 ? "" : "s");
   if (ranks >= 0)
     line(p, "ranks", "0 to %d", ranks);
 }
@@ -143,7 +158,7 @@ static void head(const struct page *p)
   line(p, "trace", "%s%s", s->path, s->complete ? "" : "  (DAMAGED or incomplete, see below)");
   if (first != NULL) {
     line(p, "command", "%s", first->command);
-    line(p, "host", "%s", first->host);
+    head_host(p, first->host);
   }
   head_processes(p);
   line(p, "duration", "%.3f s", (double)s->duration_ns / 1e9);
@@ -257,8 +272,9 @@ static void gpu_launches(const struct page *p)
   text_time(call, sizeof call, l->call_ns / l->calls);
   text_time(queue, sizeof queue, l->queue_ns / l->calls);
   text_time(longest, sizeof longest, l->queue_max_ns);
-  say(p, "%llu kernels by %llu launches of %s each; from launch to start %s, at most %s; %.1f %% of the kernels are "
-         "shorter than their launch",
+  say(p,
+      "%llu kernels by %llu launches of %s each; from launch to start %s, at most %s; %.1f %% of the kernels are "
+      "shorter than their launch",
       (unsigned long long)l->kernels, (unsigned long long)l->calls, call, queue, longest,
       100.0 * (double)l->short_kernels / (double)l->kernels);
   say(p, "HTA's outliers: %llu launches took more than 50 us, %llu kernels started more than 100 us after theirs",

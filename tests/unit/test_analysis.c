@@ -388,7 +388,8 @@ START_TEST(test_join_is_explained_by_the_thread)
   fake_call(p, t, 0, FAKE_JOIN, 2000, 6000, 0x7f0000001000, 0, 0);
   struct opgap_summary *s = fake_analyse(NULL);
   const struct opgap_sum_thread_gap *gap = &s->gaps.threads[0];
-  ck_assert_uint_eq(cause_ns(gap->causes, gap->cause_count, OPGAP_CAUSE_SLEEP, "thread crunch: nanosleep"), 3000 * US);
+  ck_assert_uint_eq(cause_ns(gap->causes, gap->cause_count, OPGAP_CAUSE_SLEEP, "thread crunch: sleeping in nanosleep"),
+                    3000 * US);
   ck_assert_uint_eq(cause_ns(gap->causes, gap->cause_count, OPGAP_CAUSE_PYTHON, "thread crunch: own code, no call"),
                     1000 * US);
   opgap_summary_free(s);
@@ -451,6 +452,71 @@ START_TEST(test_dataloader_wait_is_charged_to_its_worker)
                     1500 * US);
   ck_assert_uint_eq(causes_sum(g->thread_by_cause, g->thread_cause_count), g->thread_ns);
   ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_DATA_LOADING);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_spawned_worker_starts_and_is_waited_for)
+{
+  /* the worker is there from 5 ms on, runs its first op at 12 ms, writes at 20 ms and ends at 40 ms */
+  unsigned worker = fake_process(201, 100, "python -c spawn_main");
+  fake_info(worker)->start_ns = 5000 * US;
+  fake_thread(worker, 201, "python");
+  fake_op(worker, 0, 0, 12000, 13000, "aten::ones", 0, 0);
+  fake_file_call(worker, 0, 0, FAKE_WRITE, 20000, 20100, "pipe:[42]", 64);
+  fake_call(worker, 0, 0, FAKE_SEM_POST, 40000, 40000, 0x1, 0, 0);
+  fake_file_call(p, t, 1, FAKE_POLL, 2000, 20050, "pipe:[42]", 1);
+  fake_file_call(p, t, 1, FAKE_READ, 20060, 20070, "pipe:[42]", 64);
+  fake_user_op(p, t, 0, 1900, 20100, NEXT);
+  fake_file_call(p, t, 1, FAKE_POLL, 30000, 40010, "pipe:[99]", 1); /* its sentinel */
+  fake_user_op(p, t, 0, 29900, 40100, NEXT);
+  struct opgap_summary *s = fake_analyse(NULL);
+  const struct opgap_sum_gaps *g = &s->gaps;
+  ck_assert_uint_eq(g->thread_count, 2);
+  ck_assert_uint_eq(g->threads[0].duration_ns, 18070 * US);
+  const struct opgap_sum_cause *c = g->threads[0].causes;
+  size_t n = g->threads[0].cause_count;
+  ck_assert_uint_eq(cause_ns(c, n, OPGAP_CAUSE_DATA_LOADING, "DataLoader worker 0: starting, importing modules"),
+                    10000 * US);
+  ck_assert_uint_eq(cause_ns(c, n, OPGAP_CAUSE_DATA_LOADING, "DataLoader worker 0: in op aten::ones"), 1000 * US);
+  ck_assert_uint_eq(cause_ns(c, n, OPGAP_CAUSE_DATA_LOADING, "DataLoader worker 0: decoding or augmenting data"),
+                    7000 * US);
+  ck_assert_uint_eq(causes_sum(c, n), 18070 * US);
+  ck_assert_str_eq(g->threads[1].causes[0].detail, "DataLoader worker 0: waited for until it ended");
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_gil)
+{
+  /* a timed wait of 5 ms that ran out on this condition variable gives it away as the GIL's */
+  unsigned second = fake_thread(p, 101, "loader");
+  fake_op(p, t, 0, 500, 600, "aten::add", 0, 0);
+  fake_call(p, second, 0, FAKE_COND_SIGNAL, 9000, 9000, 0x61, 0, 0);
+  fake_call(p, t, 0, FAKE_COND_TIMEDWAIT, 1000, 6050, 0x61, 0, 110);
+  fake_call(p, t, 0, FAKE_COND_TIMEDWAIT, 6060, 9010, 0x61, 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->gaps.thread_count, 2);
+  for (size_t i = 0; i < s->gaps.thread_cause_count; i++)
+    ck_assert_int_eq(s->gaps.thread_by_cause[i].cause, OPGAP_CAUSE_GIL);
+  ck_assert_uint_eq(causes_sum(s->gaps.thread_by_cause, s->gaps.thread_cause_count), (5050 + 2950) * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_steps_by_bursts_of_backward)
+{
+  for (uint64_t i = 0; i < 4; i++) {
+    uint64_t at = 1000 + 1000 * i;
+    fake_op(p, t, 0, at, at + 300, "aten::linear", 0, 0);
+    fake_op(p, t, 0, at + 400, at + 500, "autograd::engine::evaluate_function: AddmmBackward0", 0, 0);
+    fake_op(p, t, 0, at + 500, at + 600, "autograd::engine::evaluate_function: TBackward0", 0, 0);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_str_eq(s->steps.source, "backward");
+  ck_assert_uint_eq(s->steps.count, 3);
+  for (int i = 0; i < 3; i++)
+    ck_assert_uint_eq(s->steps.durations_ns[i], 1000 * US);
   opgap_summary_free(s);
 }
 END_TEST
@@ -556,6 +622,9 @@ int main(void)
   tcase_add_test(tests, test_wait_without_waker);
   tcase_add_test(tests, test_join_is_explained_by_the_thread);
   tcase_add_test(tests, test_dataloader_wait_is_charged_to_its_worker);
+  tcase_add_test(tests, test_spawned_worker_starts_and_is_waited_for);
+  tcase_add_test(tests, test_gil);
+  tcase_add_test(tests, test_steps_by_bursts_of_backward);
   tcase_add_test(tests, test_process_filter);
   tcase_add_test(tests, test_killed_process_shows_where_it_stood);
   tcase_add_test(tests, test_untraced_children);
