@@ -7,8 +7,8 @@
 #ifndef OPGAP_FRAMEWORKS_FRAMEWORKS_H
 #define OPGAP_FRAMEWORKS_FRAMEWORKS_H
 
-/* A session has begun, in the constructor or in a forked child.  Registers at once when the program is linked with
- * libtorch, so that not even its first op is missed. */
+/* A session has begun.  In the constructor: registers at once when the program is linked with libtorch, so that not
+ * even its first op is missed.  In a forked child: nothing, it inherits what its parent has. */
 void opgap_frameworks_session_started(void);
 
 /* A symbol PyInit_* is being looked up: the extension and everything it needs are mapped and initialised.  Registers

@@ -125,6 +125,11 @@ static void search_now(void)
 
 void opgap_frameworks_session_started(void)
 {
+  /* Not in a forked child: it may come from any hook there, and the loader's lock may have been held at the fork. */
+  static bool constructor_done;
+  if (constructor_done)
+    return;
+  constructor_done = true;
   int saved = errno;
   search_now();
   errno = saved;

@@ -5,6 +5,8 @@
  *           arguments follow the Itanium C++ ABI, which for these types can be spoken from C.
  * Versions  Struct and symbols as below from torch 1.12 on.  Nobody promises this layout: torch_check.c proves it on
  *           the library at hand before it is used.
+ * Machines  x86-64.  On aarch64 the hidden result pointer of the start callback travels in a register that C does not
+ *           name; the self-check then fails in its probe process and ops are off.
  * Threads   constant after opgap_torch_api_load.
  */
 #ifndef OPGAP_FRAMEWORKS_TORCH_API_H
