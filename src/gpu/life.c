@@ -133,11 +133,22 @@ static void switch_interposition(void)
 /* ---- kinds ---- */
 
 /* In this order: runtime calls first, so that no kernel comes without its launch. */
-static const int default_kinds[] = {CUPTI_KIND_DEVICE,          CUPTI_KIND_RUNTIME, CUPTI_KIND_CONCURRENT_KERNEL,
-                                    CUPTI_KIND_MEMCPY,          CUPTI_KIND_MEMCPY2, CUPTI_KIND_MEMSET,
-                                    CUPTI_KIND_SYNCHRONIZATION, CUPTI_KIND_MEMORY2, CUPTI_KIND_OVERHEAD,
-                                    CUPTI_KIND_GRAPH_TRACE};
-#define DEFAULT_KINDS (sizeof default_kinds / sizeof *default_kinds)
+static const int all_kinds[] = {
+    CUPTI_KIND_DEVICE,  CUPTI_KIND_RUNTIME,  CUPTI_KIND_DRIVER,     CUPTI_KIND_CONCURRENT_KERNEL,
+    CUPTI_KIND_MEMCPY,  CUPTI_KIND_MEMCPY2,  CUPTI_KIND_MEMSET,     CUPTI_KIND_SYNCHRONIZATION,
+    CUPTI_KIND_MEMORY2, CUPTI_KIND_OVERHEAD, CUPTI_KIND_GRAPH_TRACE};
+#define ALL_KINDS (sizeof all_kinds / sizeof *all_kinds)
+
+/* OPGAP_GPU: whole graphs exclude the kernels in them; driver calls are many. */
+static bool is_asked_for(int kind)
+{
+  uint32_t detail = opgap_settings ? opgap_settings->gpu : (uint32_t)OPGAP_GPU_GRAPHS;
+  if (kind == CUPTI_KIND_GRAPH_TRACE)
+    return detail == OPGAP_GPU_GRAPHS;
+  if (kind == CUPTI_KIND_DRIVER)
+    return detail == OPGAP_GPU_ALL;
+  return true;
+}
 
 static void quiet_runtime_calls(void)
 {
@@ -161,24 +172,27 @@ static void driver_launches(uint8_t enable)
 static int enable_kinds(void)
 {
   int kernel_result = CUPTI_OK;
-  for (unsigned i = 0; i < DEFAULT_KINDS; i++) {
-    int result = opgap_cupti.cuptiActivityEnable(default_kinds[i]);
-    if (default_kinds[i] == CUPTI_KIND_CONCURRENT_KERNEL)
+  for (unsigned i = 0; i < ALL_KINDS; i++) {
+    int result = is_asked_for(all_kinds[i]) ? opgap_cupti.cuptiActivityEnable(all_kinds[i]) : CUPTI_OK;
+    if (all_kinds[i] == CUPTI_KIND_CONCURRENT_KERNEL)
       kernel_result = result; /* the others may be missing on a device or in an older CUPTI */
   }
   life.enabled = kernel_result == CUPTI_OK;
   if (life.enabled) {
     quiet_runtime_calls();
-    driver_launches(1);
+    if (!is_asked_for(CUPTI_KIND_DRIVER))
+      driver_launches(1);
   }
   return kernel_result;
 }
 
 static void disable_kinds(void)
 {
-  driver_launches(0);
-  for (unsigned i = DEFAULT_KINDS; i-- > 0;)
-    opgap_cupti.cuptiActivityDisable(default_kinds[i]);
+  if (!is_asked_for(CUPTI_KIND_DRIVER))
+    driver_launches(0);
+  for (unsigned i = ALL_KINDS; i-- > 0;)
+    if (is_asked_for(all_kinds[i]))
+      opgap_cupti.cuptiActivityDisable(all_kinds[i]);
   life.enabled = false;
 }
 

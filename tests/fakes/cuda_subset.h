@@ -37,6 +37,11 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
 cudaError_t cudaGetLastError(void);
 cudaError_t cudaGetDevice(int *device);
 
+int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                   unsigned block_y, unsigned block_z, unsigned shared, cudaStream_t stream, void **arguments,
+                   void **extra);
+int cuCtxSynchronize(void);
+
 typedef struct ncclComm *ncclComm_t;
 int ncclCommInitAll(ncclComm_t *communicators, int count, const int *devices);
 int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, ncclComm_t communicator,

@@ -43,6 +43,7 @@ FAKE_CBID(2, 319, cudaStreamEndCapture_v10000)
 FAKE_CBID(2, 373, cudaMallocAsync_v11020)
 FAKE_CBID(2, 375, cudaFreeAsync_v11020)
 FAKE_CBID(2, 443, cudaGraphInstantiate_v12000)
+FAKE_CBID(1, 17, cuCtxSynchronize)
 FAKE_CBID(1, 307, cuLaunchKernel)
 FAKE_CBID(1, 652, cuLaunchKernelEx)
 #undef FAKE_CBID

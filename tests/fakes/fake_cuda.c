@@ -402,3 +402,11 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
   fake_submit(fake_stream_of(stream, 0), &work, call.correlation);
   return fake_call_end(&call, 1, 307, SUCCESS);
 }
+
+FAKE_EXPORT int cuCtxSynchronize(void);
+int cuCtxSynchronize(void)
+{
+  struct fake_call call = fake_call_begin();
+  fake_sleep_until(fake_device_idle_at(0));
+  return fake_call_end(&call, 1, 17, SUCCESS);
+}

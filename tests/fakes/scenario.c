@@ -323,6 +323,19 @@ static void scenario_running(void)
   launched = count;
 }
 
+#ifndef NO_NCCL /* a fake function is its kernel's name */
+static void scenario_driver(void)
+{
+  void *at = NULL;
+  cudaMalloc(&at, 1);
+  for (unsigned i = 0; i < count; i++) {
+    cuLaunchKernel("by_driver", 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
+    cuCtxSynchronize();
+  }
+  launched = count;
+}
+#endif
+
 /* Does CUDA work at all?  The exit status says so. */
 static void scenario_check(void)
 {
@@ -358,7 +371,7 @@ int main(int argc, char **argv)
     void (*run)(void);
   } scenarios[] = {
 #ifndef NO_NCCL
-      {"allreduce", scenario_allreduce},
+      {"allreduce", scenario_allreduce}, {"driver", scenario_driver},
 #endif
       {"sleep", scenario_sleep},         {"compute", scenario_compute}, {"sync", scenario_sync},
       {"alloc", scenario_alloc},         {"lock", scenario_lock},       {"data", scenario_data},

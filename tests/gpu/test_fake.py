@@ -183,6 +183,19 @@ def case_graph():
     check_joined(run)
 
 
+def case_detail():
+    run = scenario("graph", 6, OPGAP_GPU="nodes")
+    expect(len(run.of("kernel")), 24, "kernels in graphs, one by one")
+    expect({k.number("graph") for k in run.of("kernel")}, {2}, "graph")
+    expect(len({k.number("graph_node") for k in run.of("kernel")}), 4, "nodes")
+    check_joined(run)
+    calls = {how: [r.fields["name"] for r in scenario("driver", 3, OPGAP_GPU=how).of("cuda api")]
+             for how in ("graphs", "all")}
+    expect((calls["graphs"].count("cuLaunchKernel"), calls["graphs"].count("cuCtxSynchronize")), (3, 0),
+           "of the driver's calls launches only")
+    expect((calls["all"].count("cuLaunchKernel"), calls["all"].count("cuCtxSynchronize")), (3, 3), "all driver calls")
+
+
 def case_cupti11():
     """Older records, no timestamp callback: another clock with an offset and 50 ppm of drift."""
     run = scenario("sleep", 20, 20000, generation=11)
