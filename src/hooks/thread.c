@@ -9,6 +9,7 @@
 #include "hooks/hooks.h"
 
 #include <limits.h>
+#include <linux/seccomp.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
 
@@ -158,6 +159,15 @@ OPGAP_EXPORT int pthread_setname_np(pthread_t thread, const char *name)
   return result;
 }
 
+/* The thread is about to lose the time stamp counter (seccomp's strict mode takes it, too): nothing can be recorded. */
+static uint32_t stop_recording(void)
+{
+  static bool said;
+  if (opgap_active)
+    opgap_notice(&said, "the program gives up its time stamp counter: tracing of it ends here");
+  return __atomic_exchange_n(&opgap_active, 0, __ATOMIC_RELAXED);
+}
+
 OPGAP_EXPORT int prctl(int option, ...)
 {
   va_list list;
@@ -167,7 +177,13 @@ OPGAP_EXPORT int prctl(int option, ...)
   va_end(list);
   if (!OPGAP_BOUND(prctl))
     return OPGAP_MISSING(int);
+  if (option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS) /* the latter comes before seccomp(2) */
+    opgap_sandboxed = true;
+  bool stops = (option == PR_SET_SECCOMP && a == SECCOMP_MODE_STRICT) || (option == PR_SET_TSC && a == PR_TSC_SIGSEGV);
+  uint32_t active = stops ? stop_recording() : 0;
   int result = opgap_real.prctl(option, a, b, c, d);
+  if (stops && result != 0)
+    opgap_active = active;
   if (option == PR_SET_NAME && result == 0 && opgap_active && opgap_self())
     note_name((const char *)a);
   return result;

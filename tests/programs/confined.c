@@ -1,0 +1,52 @@
+/* A program that confines itself.  "strict": seccomp's strict mode, where anything but read, write and exit kills,
+ * rdtsc too.  "filter": a filter that kills for asking what a descriptor or the working folder is. */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int ends[2];
+
+static int use(void)
+{
+  char byte;
+  for (int i = 0; i < 100; i++)
+    if (write(ends[1], "x", 1) != 1 || read(ends[0], &byte, 1) != 1)
+      return 3;
+  return 4;
+}
+
+static int filter(void)
+{
+  struct sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_readlinkat, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getcwd, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog program = {sizeof code / sizeof *code, code};
+  struct stat st;
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0)
+    return 2;
+  if (stat("no/such/file", &st) != -1 || errno != ENOENT)
+    return 5;
+  return use();
+}
+
+int main(int count, char **arguments)
+{
+  if (count < 2 || pipe(ends) != 0)
+    return 1;
+  if (strcmp(arguments[1], "filter") == 0)
+    return filter();
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0)
+    return 2;
+  syscall(SYS_exit, use());
+}
