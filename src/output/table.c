@@ -7,8 +7,8 @@
 #include "analysis/pool.h"
 #include "analysis/summary.h"
 
+#define ROOM_LEAST 16u /* a flexible column is never cut below this */
 #define GAP 2u         /* blanks between columns */
-#define ROOM_LEAST 16u /* a flexible column is not cut below this */
 
 /* Length of the well-formed UTF-8 sequence at `at`, 0 if it is none. */
 static unsigned utf8_length(const unsigned char *at)
@@ -200,13 +200,21 @@ static void natural_widths(const struct table *table, struct layout *l)
   }
 }
 
-/* Takes `excess` columns away from the flexible columns, the widest first; returns what remains. */
-static unsigned shrink(const struct table *table, struct layout *l, unsigned excess)
+/* A flexible column keeps five ninths of its room until nothing else can be left out. */
+static unsigned least(const struct table_column *column, bool hard)
+{
+  unsigned share = column->room * 5 / 9;
+  return share > ROOM_LEAST && !hard ? share : ROOM_LEAST;
+}
+
+/* Takes `excess` columns away from the flexible columns, the widest first; returns what remains.  hard: when nothing
+ * else can be left out. */
+static unsigned shrink(const struct table *table, struct layout *l, unsigned excess, bool hard)
 {
   while (excess > 0) {
     unsigned widest = TABLE_COLUMNS;
     for (unsigned c = 0; c < table->column_count; c++)
-      if (table->columns[c].room > 0 && !l->left_out[c] && l->width[c] > ROOM_LEAST &&
+      if (table->columns[c].room > 0 && !l->left_out[c] && l->width[c] > least(&table->columns[c], hard) &&
           (widest == TABLE_COLUMNS || l->width[c] > l->width[widest]))
         widest = c;
     if (widest == TABLE_COLUMNS)
@@ -239,10 +247,12 @@ static struct layout lay_out(const struct table *table, unsigned width)
   for (;;) {
     struct layout fitted = l;
     unsigned total = total_width(table, &fitted);
-    if (total <= width || shrink(table, &fitted, total - width) == 0)
+    if (total <= width || shrink(table, &fitted, total - width, false) == 0)
       return fitted;
-    if (!leave_out_one(table, &l))
+    if (!leave_out_one(table, &l)) {
+      shrink(table, &fitted, total_width(table, &fitted) - width, true);
       return fitted;
+    }
   }
 }
 

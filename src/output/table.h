@@ -1,7 +1,8 @@
 /* Tables of text: columns that fit a terminal, or markdown.
  *
  * A table owns its cells.  Columns are as wide as their widest cell; when the terminal is narrower, flexible columns
- * shrink first (their text is cut in the middle), then columns are left out, those with the highest `drop` first. */
+ * shrink first (their text is cut in the middle; not below 5/9 of their room), then columns are left out, those with
+ * the highest `drop` first. */
 #ifndef OPGAP_OUTPUT_TABLE_H
 #define OPGAP_OUTPUT_TABLE_H
 

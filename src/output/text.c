@@ -13,6 +13,28 @@ struct page {
   bool markdown;
 };
 
+/* Breaks a line at blanks; what follows is indented under the text. */
+static void wrap(const char *text, unsigned width, FILE *file)
+{
+  unsigned at = 0, indent = (unsigned)strspn(text, " ") + 4;
+  fputs("  ", file);
+  while (*text) {
+    unsigned length = (unsigned)strspn(text, " ");
+    length += (unsigned)strcspn(text + length, " ");
+    if (at > 0 && at + length + 2 > width && width > 40) {
+      unsigned blanks = (unsigned)strspn(text, " ");
+      fprintf(file, "\n  %*s", (int)indent, "");
+      text += blanks;
+      length -= blanks;
+      at = indent;
+    }
+    fprintf(file, "%.*s", (int)length, text);
+    text += length;
+    at += length;
+  }
+  fputc('\n', file);
+}
+
 static void say(const struct page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void say(const struct page *p, const char *format, ...)
 {
@@ -25,7 +47,10 @@ static void say(const struct page *p, const char *format, ...)
   if (text == NULL)
     return;
   char *clean = text_clean(text);
-  fprintf(p->file, p->markdown ? "%s\n" : "  %s\n", clean);
+  if (p->markdown || p->o->width == 0)
+    fprintf(p->file, p->markdown ? "%s\n" : "  %s\n", clean);
+  else
+    wrap(clean, p->o->width, p->file);
   free(clean);
   free(text);
 }

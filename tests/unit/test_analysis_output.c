@@ -53,7 +53,7 @@ START_TEST(test_units)
 }
 END_TEST
 
-static const struct table_column columns[] = {{"Name", true, 60, 0}, {"Little", false, 0, 1}, {"Time", false, 0, 0}};
+static const struct table_column columns[] = {{"Name", true, 28, 0}, {"Little", false, 0, 1}, {"Time", false, 0, 0}};
 
 static char *printed(unsigned width)
 {
