@@ -76,7 +76,7 @@ void opgap_gate_headline(const struct opgap_comparison *c, char *text, size_t si
 
 static const struct table_column columns[] = {
     {"Metric", true, 0, 0},  {"Baseline", false, 0, 0}, {"Now", false, 0, 0},
-    {"Change", false, 0, 0}, {"Interval", false, 0, 2}, {"Verdict", true, 60, 0},
+    {"Change", false, 0, 0}, {"Interval", false, 0, 2}, {"Verdict", true, 140, 0},
 };
 
 static void add_row(struct table *table, const struct opgap_change *change)

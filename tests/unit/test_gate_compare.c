@@ -1,0 +1,519 @@
+/* What the gate decides, on runs with known samples; and the baseline file: what is written is read, what is wrong is
+ * refused. */
+#include "analysis/compare.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEPS 60u
+
+/* Run times around 10 ms with a spread of 1 %, by a fixed generator. */
+static void times(uint64_t *samples, size_t count, uint64_t seed, double factor)
+{
+  for (size_t i = 0; i < count; i++) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    samples[i] = (uint64_t)((1e7 + (double)(seed >> 40) / 16777216.0 * 2e5) * factor);
+  }
+}
+
+static struct opgap_runs *runs_new(void)
+{
+  struct opgap_runs *runs = opgap_runs_new();
+  static const char *keys[] = {"cpu", "cores", "gpu"}, *values[] = {"test", "2", "none"};
+  runs->label = "test";
+  runs->command = "python3 train.py";
+  runs->step_source = "Optimizer.step";
+  runs->info_count = 3;
+  runs->info_keys = opgap_pool_alloc(runs->pool, sizeof keys);
+  runs->info_values = opgap_pool_alloc(runs->pool, sizeof values);
+  memcpy(runs->info_keys, keys, sizeof keys);
+  memcpy(runs->info_values, values, sizeof values);
+  runs->rows = opgap_pool_alloc(runs->pool, 4 * sizeof *runs->rows);
+  return runs;
+}
+
+static void figure(struct opgap_runs *runs, struct opgap_run *run, const char *name, double value, bool counter)
+{
+  if (run->figures == NULL)
+    run->figures = opgap_pool_alloc(runs->pool, 8 * sizeof *run->figures);
+  run->figures[run->figure_count++] = (struct opgap_figure){name, OPGAP_UNIT_COUNT, counter, value};
+}
+
+/* A run of `steps` steps: times by seed and factor, `launches` in every step. */
+static struct opgap_run *add_run(struct opgap_runs *runs, size_t steps, uint64_t seed, double factor, uint64_t launches)
+{
+  struct opgap_run *run = &runs->runs[runs->run_count++];
+  run->path = "run.opgap";
+  run->steps = run->steps_found = run->typical_steps = steps;
+  run->samples[OPGAP_METRIC_STEP] = opgap_pool_alloc(runs->pool, steps * 8);
+  run->samples[OPGAP_METRIC_LAUNCHES] = opgap_pool_alloc(runs->pool, steps * 8);
+  times(run->samples[OPGAP_METRIC_STEP], steps, seed, factor);
+  for (size_t i = 0; i < steps; i++)
+    run->samples[OPGAP_METRIC_LAUNCHES][i] = launches;
+  runs->steps += steps;
+  runs->typical_steps += steps;
+  return run;
+}
+
+static void add_row(struct opgap_runs *runs, const char *kind, const char *name, enum opgap_metric metric,
+                    uint64_t per_step)
+{
+  struct opgap_row *row = &runs->rows[runs->row_count++];
+  *row = (struct opgap_row){.kind = kind, .name = name, .calls = runs->steps};
+  row->sum[metric] = per_step * runs->steps;
+}
+
+static struct opgap_runs *before, *now;
+static struct opgap_comparison *c;
+static struct opgap_compare_options options;
+
+static void start(void)
+{
+  before = runs_new();
+  now = runs_new();
+  c = NULL;
+  options = (struct opgap_compare_options){.judge = true};
+}
+
+static void stop(void)
+{
+  opgap_comparison_free(c);
+  opgap_runs_free(before);
+  opgap_runs_free(now);
+}
+
+static const struct opgap_change *compare(const char *name)
+{
+  opgap_comparison_free(c);
+  c = opgap_compare(before, now, &options);
+  for (size_t i = 0; i < c->change_count; i++)
+    if (strcmp(c->changes[i].name, name) == 0)
+      return &c->changes[i];
+  return NULL;
+}
+
+START_TEST(test_same_program_passes)
+{
+  add_run(before, STEPS, 1, 1, 5);
+  add_run(now, STEPS, 2, 1, 5);
+  const struct opgap_change *step = compare("step");
+  ck_assert_int_eq(c->verdict, OPGAP_SAME);
+  ck_assert_int_eq(step->verdict, OPGAP_SAME);
+  ck_assert(step->low < 0.001 && step->high > -0.001);
+}
+END_TEST
+
+START_TEST(test_slower_step_regresses_and_names_the_op)
+{
+  add_run(before, STEPS, 1, 1, 5);
+  add_run(now, STEPS, 2, 1.10, 5);
+  add_row(before, "op", "aten::mm", OPGAP_METRIC_STEP, 6000000);
+  add_row(before, "op", "aten::add", OPGAP_METRIC_STEP, 4000000);
+  add_row(now, "op", "aten::add", OPGAP_METRIC_STEP, 4000000);
+  add_row(now, "op", "aten::mm", OPGAP_METRIC_STEP, 7000000);
+  const struct opgap_change *step = compare("step");
+  ck_assert_int_eq(c->verdict, OPGAP_REGRESSED);
+  ck_assert_int_eq(step->verdict, OPGAP_REGRESSED);
+  ck_assert(fabs(step->relative - 0.10) < 0.01);
+  ck_assert(step->low > 0.09 && step->high < 0.11 && step->p < 1e-6);
+  ck_assert_uint_eq(step->explanation_count, 1);
+  ck_assert_str_eq(step->explanations[0].name, "aten::mm");
+  ck_assert(fabs(step->explanations[0].share - 1) < 0.05);
+}
+END_TEST
+
+START_TEST(test_change_below_a_threshold_passes)
+{
+  add_run(before, STEPS, 1, 1, 5);
+  add_run(now, STEPS, 2, 1.03, 5);
+  ck_assert_int_eq(compare("step")->verdict, OPGAP_SAME);
+  struct opgap_rule rule = {.name = "step", .has_relative = true, .relative = 0.02};
+  options.rules = &rule;
+  options.rule_count = 1;
+  ck_assert_int_eq(compare("step")->verdict, OPGAP_REGRESSED);
+  rule.has_absolute = true; /* 3 % of 10 ms is 0.3 ms */
+  rule.absolute = 1e6;
+  ck_assert_int_eq(compare("step")->verdict, OPGAP_SAME);
+  rule.off = true;
+  ck_assert_int_eq(compare("step")->verdict, OPGAP_NOT_JUDGED);
+}
+END_TEST
+
+START_TEST(test_improvement_is_named)
+{
+  add_run(before, STEPS, 1, 1, 5);
+  add_run(now, STEPS, 2, 0.8, 4);
+  ck_assert_int_eq(compare("step")->verdict, OPGAP_IMPROVED);
+  ck_assert_int_eq(compare("launches")->verdict, OPGAP_IMPROVED);
+  ck_assert_int_eq(c->verdict, OPGAP_IMPROVED);
+}
+END_TEST
+
+START_TEST(test_one_more_launch_a_step_is_exact)
+{
+  add_run(before, STEPS, 1, 1, 5);
+  add_run(now, STEPS, 2, 1, 6);
+  add_row(before, "op", "aten::mm", OPGAP_METRIC_LAUNCHES, 5);
+  add_row(now, "op", "aten::mm", OPGAP_METRIC_LAUNCHES, 5);
+  add_row(now, "op", "aten::relu", OPGAP_METRIC_LAUNCHES, 1);
+  const struct opgap_change *launches = compare("launches");
+  ck_assert_int_eq(launches->verdict, OPGAP_REGRESSED);
+  ck_assert(launches->exact);
+  ck_assert_str_eq(launches->reason, "in every step");
+  ck_assert(launches->before == 5 && launches->now == 6);
+  ck_assert_uint_eq(launches->explanation_count, 1);
+  ck_assert_str_eq(launches->explanations[0].name, "aten::relu");
+  ck_assert(launches->explanations[0].share == 1);
+}
+END_TEST
+
+START_TEST(test_counter_from_zero_regresses)
+{
+  add_run(before, STEPS, 1, 1, 0);
+  add_run(now, STEPS, 2, 1, 1);
+  const struct opgap_change *launches = compare("launches");
+  ck_assert_int_eq(launches->verdict, OPGAP_REGRESSED);
+  ck_assert(isnan(launches->relative));
+}
+END_TEST
+
+/* 1 of 60 steps has one more: with 60 steps of the baseline without it, chance is 1/2. */
+START_TEST(test_rare_event_does_not_flake)
+{
+  add_run(before, STEPS, 1, 1, 5);
+  add_run(now, STEPS, 2, 1, 5)->samples[OPGAP_METRIC_LAUNCHES][30] = 6;
+  const struct opgap_change *launches = compare("launches");
+  ck_assert_int_eq(launches->verdict, OPGAP_SAME);
+  ck_assert(fabs(launches->p - 0.5) < 1e-12);
+  for (size_t i = 0; i < 10; i++) /* 10 of 60 are not chance: about 2^-10 */
+    now->runs[0].samples[OPGAP_METRIC_LAUNCHES][i * 6] = 6;
+  now->runs[0].samples[OPGAP_METRIC_LAUNCHES][30] = 6;
+  launches = compare("launches");
+  ck_assert_int_eq(launches->verdict, OPGAP_REGRESSED);
+  ck_assert_str_eq(launches->reason, "in 10 of 60 steps");
+}
+END_TEST
+
+START_TEST(test_counter_with_spread_is_a_sample)
+{
+  uint64_t *counts = add_run(before, STEPS, 1, 1, 5)->samples[OPGAP_METRIC_LAUNCHES];
+  uint64_t *later = add_run(now, STEPS, 2, 1, 5)->samples[OPGAP_METRIC_LAUNCHES];
+  for (size_t i = 0; i < STEPS; i++) {
+    counts[i] += i % 3;
+    later[i] += (i + 1) % 3;
+  }
+  ck_assert(!compare("launches")->exact);
+  ck_assert_int_eq(compare("launches")->verdict, OPGAP_SAME);
+  for (size_t i = 0; i < STEPS; i++)
+    later[i] += 2;
+  ck_assert_int_eq(compare("launches")->verdict, OPGAP_REGRESSED);
+}
+END_TEST
+
+/* The second half of the run was disturbed: the median may move, the fastest steps do not. */
+START_TEST(test_disturbed_run_passes)
+{
+  add_run(before, STEPS, 1, 1, 5);
+  uint64_t *samples = add_run(now, STEPS, 2, 1, 5)->samples[OPGAP_METRIC_STEP];
+  for (size_t i = STEPS / 3; i < STEPS; i++)
+    samples[i] = samples[i] * 3 / 2;
+  ck_assert_int_eq(compare("step")->verdict, OPGAP_SAME);
+  ck_assert(compare("step")->relative > 0.4);
+}
+END_TEST
+
+START_TEST(test_spread_of_the_repeats_is_a_threshold)
+{
+  add_run(before, STEPS, 1, 1, 5);
+  add_run(before, STEPS, 3, 1.2, 5);
+  add_run(now, STEPS, 2, 1.2, 5);
+  ck_assert_int_eq(compare("step")->verdict, OPGAP_SAME);
+}
+END_TEST
+
+START_TEST(test_missing_metric_is_no_pass)
+{
+  add_run(before, STEPS, 1, 1, 5);
+  add_run(now, STEPS, 2, 1, 5)->samples[OPGAP_METRIC_LAUNCHES] = NULL;
+  ck_assert_int_eq(compare("launches")->verdict, OPGAP_INCOMPARABLE);
+  ck_assert_int_eq(c->verdict, OPGAP_INCOMPARABLE);
+  ck_assert_uint_eq(c->reason_count, 1);
+  before->runs[0].samples[OPGAP_METRIC_LAUNCHES] = NULL; /* neither has it: it is no metric of this program */
+  ck_assert_ptr_null(compare("launches"));
+  ck_assert_int_eq(c->verdict, OPGAP_SAME);
+  struct opgap_rule rule = {.name = "launches", .has_absolute = true}; /* but it was asked for */
+  options.rules = &rule;
+  options.rule_count = 1;
+  ck_assert_int_eq(compare("launches")->verdict, OPGAP_INCOMPARABLE);
+  rule.name = "nonsense";
+  ck_assert_int_eq(compare("nonsense")->verdict, OPGAP_INCOMPARABLE);
+}
+END_TEST
+
+START_TEST(test_too_few_steps_is_no_pass)
+{
+  add_run(before, 19, 1, 1, 5);
+  add_run(now, STEPS, 2, 1, 5);
+  ck_assert_int_eq(compare("step")->verdict, OPGAP_INCOMPARABLE);
+  options.min_steps = 10;
+  ck_assert_int_eq(compare("step")->verdict, OPGAP_SAME);
+}
+END_TEST
+
+START_TEST(test_no_steps_is_no_pass)
+{
+  add_run(before, 0, 1, 1, 5);
+  add_run(now, STEPS, 2, 1, 5);
+  compare("step");
+  ck_assert_int_eq(c->verdict, OPGAP_INCOMPARABLE);
+  ck_assert_ptr_nonnull(strstr(c->reasons[0], "no steps"));
+}
+END_TEST
+
+static void expect_incomparable(const char *because)
+{
+  compare("step");
+  ck_assert_int_eq(c->verdict, OPGAP_INCOMPARABLE);
+  ck_assert_uint_eq(c->reason_count, 1);
+  ck_assert_msg(strstr(c->reasons[0], because) != NULL, "%s", c->reasons[0]);
+}
+
+START_TEST(test_runs_that_cannot_be_compared)
+{
+  add_run(before, STEPS, 1, 1, 5);
+  struct opgap_run *run = add_run(now, STEPS, 2, 1, 5);
+  run->lost_records = 3;
+  expect_incomparable("lost 3 records");
+  run->lost_records = 0;
+  run->damage = "12 bytes missing";
+  expect_incomparable("12 bytes missing");
+  run->damage = NULL;
+  now->step_source = "opgap_step";
+  expect_incomparable("step definition");
+  now->step_source = "Optimizer.step";
+  now->command = "python3 other.py";
+  expect_incomparable("another command");
+  options.allow_other_command = true;
+  compare("step");
+  ck_assert_int_eq(c->verdict, OPGAP_SAME);
+}
+END_TEST
+
+START_TEST(test_other_machine_compares_counters_only)
+{
+  add_run(before, STEPS, 1, 1, 5);
+  add_run(now, STEPS, 2, 2, 5);
+  now->info_values[0] = "faster";
+  expect_incomparable("another machine");
+  options.allow_other_machine = true;
+  ck_assert_int_eq(compare("step")->verdict, OPGAP_NOT_JUDGED);
+  ck_assert_int_eq(compare("launches")->verdict, OPGAP_SAME);
+  ck_assert_int_eq(c->verdict, OPGAP_SAME);
+  now->runs[0].samples[OPGAP_METRIC_LAUNCHES] = before->runs[0].samples[OPGAP_METRIC_LAUNCHES] = NULL;
+  compare("step");
+  ck_assert_int_eq(c->verdict, OPGAP_INCOMPARABLE); /* nothing was judged */
+}
+END_TEST
+
+START_TEST(test_totals_need_two_repeats_and_a_change_in_every_step)
+{
+  figure(before, add_run(before, STEPS, 1, 1, 5), "run.allocations", 1000, true);
+  struct opgap_run *run = add_run(now, STEPS, 2, 1, 5);
+  figure(now, run, "run.allocations", 1060, true);
+  ck_assert_int_eq(compare("run.allocations")->verdict, OPGAP_NOT_JUDGED);
+  figure(before, add_run(before, STEPS, 3, 1, 5), "run.allocations", 1000, true);
+  ck_assert_int_eq(compare("run.allocations")->verdict, OPGAP_REGRESSED);
+  before->runs[1].figures[0].value = 1002; /* a program whose start-up varies */
+  ck_assert_int_eq(compare("run.allocations")->verdict, OPGAP_NOT_JUDGED);
+  struct opgap_rule rule = {.name = "run.allocations", .has_absolute = true};
+  options.rules = &rule;
+  options.rule_count = 1;
+  ck_assert_int_eq(compare("run.allocations")->verdict, OPGAP_REGRESSED);
+  run->figures[0].value = 1032; /* 30 more than the highest: half of a step */
+  ck_assert_int_eq(compare("run.allocations")->verdict, OPGAP_SAME);
+  run->figures[0].value = 1033;
+  ck_assert_int_eq(compare("run.allocations")->verdict, OPGAP_REGRESSED);
+  run->steps_found = STEPS + 1;
+  ck_assert_int_eq(compare("run.allocations")->verdict, OPGAP_INCOMPARABLE); /* asked for, so no silent pass */
+}
+END_TEST
+
+START_TEST(test_rules)
+{
+  static const struct {
+    const char *text;
+    bool good;
+    double relative, absolute;
+  } cases[] = {{"step=5%", true, 0.05, 0},     {"step=5%,100us", true, 0.05, 1e5},
+               {"step=1.5ms", true, 0, 1.5e6}, {"read_bytes=1M", true, 0, 1048576},
+               {"launches=0", true, 0, 0},     {"step", false, 0, 0},
+               {"=5%", false, 0, 0},           {"step=", false, 0, 0},
+               {"step=-1", false, 0, 0},       {"step=nan", false, 0, 0},
+               {"step=1e999", false, 0, 0},    {"step=5 parsecs", false, 0, 0},
+               {"step=inf%", false, 0, 0},     {"step=5%%", false, 0, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct opgap_rule rule;
+    char error[512] = "";
+    bool good = opgap_rule_parse(before->pool, cases[i].text, &rule, error, sizeof error);
+    ck_assert_msg(good == cases[i].good, "%s", cases[i].text);
+    if (good) {
+      ck_assert(fabs(rule.relative - cases[i].relative) < 1e-12);
+      ck_assert(fabs(rule.absolute - cases[i].absolute) < 1e-6);
+    } else {
+      ck_assert(strlen(error) > 0);
+    }
+  }
+}
+END_TEST
+
+/* ---- the file ---- */
+
+__attribute__((noinline)) static char *written(const struct opgap_runs *runs)
+{
+  char *text = NULL;
+  size_t size = 0;
+  FILE *file = open_memstream(&text, &size);
+  ck_assert(opgap_baseline_write(runs, file));
+  fclose(file);
+  return text;
+}
+
+START_TEST(test_file_reads_as_written)
+{
+  char error[512] = "";
+  struct opgap_run *run = add_run(before, STEPS, 1, 1, 5);
+  figure(before, run, "peak_rss", 123456, false);
+  figure(before, run, "run.reads", 7, true);
+  add_row(before, "op", "aten::\"mm\"", OPGAP_METRIC_LAUNCHES, 2);
+  char *text = written(before);
+  struct opgap_runs *read = opgap_baseline_parse(text, strlen(text), "perf.json", error, sizeof error);
+  ck_assert_msg(read != NULL, "%s", error);
+  ck_assert_str_eq(read->command, "python3 train.py");
+  ck_assert_str_eq(opgap_runs_info(read, "cpu"), "test");
+  ck_assert_uint_eq(read->run_count, 1);
+  ck_assert_uint_eq(read->steps, STEPS);
+  ck_assert_mem_eq(read->runs[0].samples[OPGAP_METRIC_STEP], run->samples[OPGAP_METRIC_STEP], STEPS * 8);
+  ck_assert_mem_eq(read->runs[0].samples[OPGAP_METRIC_LAUNCHES], run->samples[OPGAP_METRIC_LAUNCHES], STEPS * 8);
+  ck_assert_ptr_null(read->runs[0].samples[OPGAP_METRIC_READS]);
+  ck_assert(opgap_run_figure(&read->runs[0], "peak_rss")->value == 123456);
+  ck_assert(opgap_run_figure(&read->runs[0], "run.reads")->counter);
+  ck_assert_str_eq(read->rows[0].name, "aten::\"mm\"");
+  ck_assert_uint_eq(read->rows[0].sum[OPGAP_METRIC_LAUNCHES], 2 * STEPS);
+  char *again = written(read);
+  ck_assert_str_eq(again, text);
+  free(again);
+  free(text);
+  opgap_runs_free(read);
+}
+END_TEST
+
+static void refuse(const char *text, const char *because)
+{
+  char error[512] = "";
+  struct opgap_runs *read = opgap_baseline_parse(text, strlen(text), "perf.json", error, sizeof error);
+  ck_assert_msg(read == NULL, "accepted: %s", because);
+  ck_assert_msg(strstr(error, because) != NULL, "\"%s\" does not hold \"%s\"", error, because);
+  ck_assert_msg(strncmp(error, "perf.json: ", 11) == 0 && strchr(error, '\n') == NULL, "%s", error);
+}
+
+/* The text with one part replaced, allocated. */
+static char *edited(const char *text, const char *part, const char *by)
+{
+  const char *at = strstr(text, part);
+  ck_assert_msg(at != NULL, "no %s", part);
+  char *result = malloc(strlen(text) + strlen(by) + 1);
+  sprintf(result, "%.*s%s%s", (int)(at - text), text, by, at + strlen(part));
+  return result;
+}
+
+START_TEST(test_wrong_files_are_refused)
+{
+  static const struct {
+    const char *part, *by, *because;
+  } edits[] = {
+      {"\"schema\": 1", "\"schema\": 2", "its schema is 2, this opgap reads 1"},
+      {"\"schema\": 1", "\"schema\": \"1\"", "schema"},
+      {"opgap-baseline", "other", "not a baseline"},
+      {"\"launches\": 5", "\"launches\": -5", "\"launches\" must be one number"},
+      {"\"launches\": 5", "\"launches\": 5.5", "\"launches\" must be one number"},
+      {"\"launches\": 5", "\"launches\": [5,5]", "a list of as many"},
+      {"\"launches\": 5", "\"launches\": 99999999999999999999999", "not JSON"},
+      {"\"launches\": 5", "\"launches\": 9007199254740993", "\"launches\" must be one number"},
+      {"\"launches\": 5", "\"launches\": NaN", "not JSON"},
+      {"\"launches\": 5", "\"lunches\": 5", "no metric \"lunches\""},
+      {"\"steps\": 60", "\"steps\": 61", "as many as \"steps\" (61)"},
+      {"\"steps\": 60", "\"steps\": 4000000000", "at most 4096"},
+      {"\"steps\": 60", "\"steps\": null", "\"steps\" must be a whole number"},
+      {"\"typical_steps\": 60", "\"typical_steps\": 61", "more typical steps"},
+      {"\"value\":7", "\"value\":-7", "at least 0"},
+      {"\"value\":7", "\"value\":1e999", "not JSON"},
+      {"\"unit\":\"count\"", "\"unit\":\"miles\"", "no unit \"miles\""},
+      {"\"runs\": [", "\"runs\": [], \"old\": [", "1 to 1000 runs"},
+      {"\"rows\": [", "\"rows\": 5, \"old\": [", "\"rows\" must be a list"},
+      {"\"damage\": null", "\"damage\": 7", "\"damage\" must be"},
+      {"\"cpu\":\"test\"", "\"cpu\":5", "\"cpu\" must be a text"},
+      {"\"skipped\": 0", "\"steps_found\": 1", "not JSON"}, /* a name twice */
+  };
+  figure(before, add_run(before, STEPS, 1, 1, 5), "run.reads", 7, true);
+  char *text = written(before);
+  for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+    char *wrong = edited(text, edits[i].part, edits[i].by);
+    refuse(wrong, edits[i].because);
+    free(wrong);
+  }
+  refuse("", "not JSON");
+  refuse("[]", "not a baseline");
+  refuse("{}", "not a baseline");
+  free(text);
+}
+END_TEST
+
+START_TEST(test_every_cut_is_refused)
+{
+  figure(before, add_run(before, 5, 1, 1, 5), "run.reads", 7, true);
+  char *text = written(before);
+  size_t length = strlen(text) - 2; /* without the last brace and newline */
+  for (size_t cut = 0; cut <= length; cut++) {
+    char error[512] = "";
+    struct opgap_runs *read = opgap_baseline_parse(text, cut, "perf.json", error, sizeof error);
+    ck_assert_msg(read == NULL && error[0], "cut at %zu of %zu", cut, length);
+  }
+  free(text);
+}
+END_TEST
+
+int main(void)
+{
+  Suite *suite = suite_create("gate");
+  TCase *tests = tcase_create("all");
+  tcase_add_checked_fixture(tests, start, stop);
+  tcase_set_timeout(tests, 60);
+  suite_add_tcase(suite, tests);
+  tcase_add_test(tests, test_same_program_passes);
+  tcase_add_test(tests, test_slower_step_regresses_and_names_the_op);
+  tcase_add_test(tests, test_change_below_a_threshold_passes);
+  tcase_add_test(tests, test_improvement_is_named);
+  tcase_add_test(tests, test_one_more_launch_a_step_is_exact);
+  tcase_add_test(tests, test_counter_from_zero_regresses);
+  tcase_add_test(tests, test_rare_event_does_not_flake);
+  tcase_add_test(tests, test_counter_with_spread_is_a_sample);
+  tcase_add_test(tests, test_disturbed_run_passes);
+  tcase_add_test(tests, test_spread_of_the_repeats_is_a_threshold);
+  tcase_add_test(tests, test_missing_metric_is_no_pass);
+  tcase_add_test(tests, test_too_few_steps_is_no_pass);
+  tcase_add_test(tests, test_no_steps_is_no_pass);
+  tcase_add_test(tests, test_runs_that_cannot_be_compared);
+  tcase_add_test(tests, test_other_machine_compares_counters_only);
+  tcase_add_test(tests, test_totals_need_two_repeats_and_a_change_in_every_step);
+  tcase_add_test(tests, test_rules);
+  tcase_add_test(tests, test_file_reads_as_written);
+  tcase_add_test(tests, test_wrong_files_are_refused);
+  tcase_add_test(tests, test_every_cut_is_refused);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
