@@ -848,9 +848,11 @@ static bool decode_chunk(struct opgap_cursor *cursor, const struct chunk *chunk)
   if (!reserve((void **)&cursor->raw, &cursor->raw_capacity, chunk->raw_bytes, 1))
     return false;
   size_t size = ZSTD_decompressDCtx(cursor->zstd, cursor->raw, chunk->raw_bytes, chunk->payload, chunk->stored_bytes);
+  if (ZSTD_isError(size))
+    return false;
   const uint8_t *at = cursor->raw, *end = cursor->raw + size;
-  if (ZSTD_isError(size) || !opgap_get_varint(&at, end, &records) || !opgap_get_varint(&at, end, &columns) ||
-      records > chunk->raw_bytes || records > chunk->records)
+  if (!opgap_get_varint(&at, end, &records) || !opgap_get_varint(&at, end, &columns) ||
+      records > OPGAP_CHUNK_RECORDS_MAX || records > chunk->records)
     return false;
   size_t names = 0;
   if (!read_directory(decoder, &at, end, columns) || !read_names(cursor, at, end, &names) ||

@@ -55,7 +55,8 @@ struct opgap_chunk_header {
 };
 static_assert(sizeof(struct opgap_chunk_header) == 104, "chunk header");
 
-#define OPGAP_CHUNK_MAX (16u << 20)
+#define OPGAP_CHUNK_MAX (4u << 20)
+#define OPGAP_CHUNK_RECORDS_MAX 65536u
 
 /* Columns of event 0 hold what all records have; `field` selects which. */
 enum opgap_common_column { OPGAP_COLUMN_EVENT = 0, OPGAP_COLUMN_DEPTH = 1, OPGAP_COLUMN_END = 2 };
