@@ -38,6 +38,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -173,6 +174,8 @@ uint32_t opgap_selected_name(int limit, const fd_set *readers, const fd_set *wri
 #define OPGAP_ERRNO (result < 0 ? (uint32_t)error : 0u)
 #define OPGAP_ERRNO_NULL (result == NULL ? (uint32_t)error : 0u)
 #define OPGAP_RESULT ((uint32_t)result)
+/* C11 threads have results of their own */
+#define OPGAP_THRD (result == thrd_success ? 0u : result == thrd_timedout ? (uint32_t)ETIMEDOUT : (uint32_t)EINVAL)
 
 /* ---- alloc.c, copy.c: thresholds, set at each session's start ---- */
 

@@ -24,7 +24,10 @@ bool opgap_threads;
 /* ---- launch records: a free list in pages that are never given back ---- */
 
 struct launch {
-  void *(*start)(void *);
+  union {
+    void *(*start)(void *);
+    thrd_start_t start_thrd;
+  };
   void *argument;
   uint64_t creator_tid;
   _Atomic(struct launch *) next;
@@ -85,20 +88,30 @@ static void end_thread(void *round)
     opgap_thread_dying();
 }
 
-static void *begin_thread(void *context)
+/* The first thing on the new thread: takes the launch record over and announces the thread. */
+static struct launch begin(struct launch *from)
 {
-  struct launch launch;
-  launch.start = ((struct launch *)context)->start;
-  launch.argument = ((struct launch *)context)->argument;
-  launch.creator_tid = ((struct launch *)context)->creator_tid;
-  give_launch(context);
+  struct launch launch = {.start = from->start, .argument = from->argument, .creator_tid = from->creator_tid};
+  give_launch(from);
   if (end_key_made)
     opgap_real.pthread_setspecific(end_key, (void *)1);
   if (opgap_active) {
     const uint64_t fields[] = {(uint64_t)pthread_self(), launch.creator_tid};
     opgap_emit(OPGAP_EV_THREAD_START, 0, opgap_ticks(), 0, fields, 2);
   }
+  return launch;
+}
+
+static void *begin_thread(void *context)
+{
+  struct launch launch = begin(context);
   return launch.start(launch.argument);
+}
+
+static int begin_thrd(void *context)
+{
+  struct launch launch = begin(context);
+  return launch.start_thrd(launch.argument);
 }
 
 void opgap_thread_prepare(void)
@@ -112,32 +125,63 @@ void opgap_thread_prepare(void)
 
 /* ---- the creator's side ---- */
 
+/* Before a thread is created: the launch record, or NULL to leave the call alone. */
+static struct launch *prepare_launch(void *argument)
+{
+  opgap_threads = true;
+  struct opgap_thread *self = opgap_active ? opgap_self() : NULL;
+  if (self == NULL)
+    return NULL;
+  opgap_session_threads();
+  if (opgap_unlikely(!end_key_made) && OPGAP_BOUND(pthread_key_create) && OPGAP_BOUND(pthread_setspecific))
+    opgap_thread_prepare(); /* an older glibc whose libpthread was loaded after us */
+  struct launch *launch = take_launch();
+  if (launch) {
+    launch->argument = argument;
+    launch->creator_tid = (uint64_t)self->tid;
+  }
+  return launch;
+}
+
+/* After it.  The pthread_t is not looked at: the new thread may have freed the place where it stood. */
+static void note_created(struct launch *launch, uint64_t start, uint32_t error)
+{
+  if (error)
+    give_launch(launch);
+  struct opgap_thread *self = opgap_known_thread();
+  if (self == NULL)
+    return;
+  if (opgap_active & OPGAP_GROUP_thread)
+    opgap_hook_end(self, OPGAP_HOOK_ID_pthread_create, start, 0, 0, error);
+}
+
 OPGAP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
                                 void *argument)
 {
   if (!OPGAP_BOUND(pthread_create))
     return EAGAIN;
-  opgap_threads = true;
-  struct opgap_thread *self = opgap_active ? opgap_self() : NULL;
-  if (self == NULL)
-    return opgap_real.pthread_create(thread, attributes, start, argument);
-  opgap_session_threads();
-  if (opgap_unlikely(!end_key_made) && OPGAP_BOUND(pthread_key_create) && OPGAP_BOUND(pthread_setspecific))
-    opgap_thread_prepare(); /* an older glibc whose libpthread was loaded after us */
-  struct launch *launch = take_launch();
+  struct launch *launch = prepare_launch(argument);
   if (launch == NULL)
     return opgap_real.pthread_create(thread, attributes, start, argument);
   launch->start = start;
-  launch->argument = argument;
-  launch->creator_tid = (uint64_t)self->tid;
-  uint64_t begin = opgap_call_begin(self, OPGAP_HOOK_ID_pthread_create, 0);
+  uint64_t begun = opgap_ticks();
   int result = opgap_real.pthread_create(thread, attributes, begin_thread, launch);
-  if (result != 0)
-    give_launch(launch);
-  if (opgap_active & OPGAP_GROUP_thread) /* *thread may be gone: the new thread may have freed it */
-    opgap_hook_end(self, OPGAP_HOOK_ID_pthread_create, begin, 0, 0, (uint32_t)result);
-  else
-    self->call_event = 0;
+  note_created(launch, begun, (uint32_t)result);
+  return result;
+}
+
+int thrd_create(thrd_t *thread, thrd_start_t start, void *argument);
+OPGAP_EXPORT int thrd_create(thrd_t *thread, thrd_start_t start, void *argument)
+{
+  if (!OPGAP_BOUND(thrd_create))
+    return thrd_error;
+  struct launch *launch = prepare_launch(argument);
+  if (launch == NULL)
+    return opgap_real.thrd_create(thread, start, argument);
+  launch->start_thrd = start;
+  uint64_t begun = opgap_ticks();
+  int result = opgap_real.thrd_create(thread, begin_thrd, launch);
+  note_created(launch, begun, result == thrd_success ? 0 : EAGAIN);
   return result;
 }
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <threads.h>
+#include <time.h>
 #include <unistd.h>
 
 static int bad;
@@ -79,6 +81,25 @@ static void run(void *(*start)(void *), const pthread_attr_t *attributes, int ca
   CHECK(result == (cancel ? PTHREAD_CANCELED : (void *)&result));
 }
 
+static int c11(void *argument)
+{
+  return *(int *)argument;
+}
+
+/* a C11 thread; a wait that times out */
+static void c11_threads(void)
+{
+  thrd_t t;
+  int value = 17, result = 0;
+  CHECK(thrd_create(&t, c11, &value) == thrd_success && thrd_join(t, &result) == thrd_success && result == 17);
+  mtx_t mutex;
+  cnd_t cond;
+  struct timespec past = {1, 0};
+  CHECK(mtx_init(&mutex, mtx_plain) == thrd_success && cnd_init(&cond) == thrd_success);
+  CHECK(mtx_lock(&mutex) == thrd_success && cnd_timedwait(&cond, &mutex, &past) == thrd_timedout);
+  CHECK(mtx_unlock(&mutex) == thrd_success);
+}
+
 /* 4 destructor rounds and the thread itself: 5 x malloc(100000); with 200 x 100 more: 20005 */
 int main(void)
 {
@@ -101,6 +122,7 @@ int main(void)
   /* an error: no stack of that size */
   CHECK(pthread_attr_setstacksize(&attributes, (size_t)1 << 46) == 0);
   CHECK(pthread_create(&t[0], &attributes, tiny, NULL) == EAGAIN);
+  c11_threads();
   sigset_t set;
   pthread_sigmask(SIG_SETMASK, NULL, &set);
   for (int s = 1; s < 32; s++)
