@@ -46,11 +46,20 @@ static void say(const struct page *p, const char *format, ...)
   va_end(args);
   if (text == NULL)
     return;
-  char *clean = text_clean(text);
+  /* the page's own line breaks stay, those of names do not */
+  char *first = text;
+  while (*first == '\n')
+    fputc(*first++, p->file);
+  size_t length = strlen(first), breaks = 0;
+  for (; length > 0 && first[length - 1] == '\n'; breaks++)
+    first[--length] = '\0';
+  char *clean = text_clean(first);
   if (p->markdown || p->o->width == 0)
     fprintf(p->file, p->markdown ? "%s\n" : "  %s\n", clean);
   else
     wrap(clean, p->o->width, p->file);
+  while (breaks-- > 0)
+    fputc('\n', p->file);
   free(clean);
   free(text);
 }
@@ -213,12 +222,16 @@ static void verdict(const struct page *p)
   if (v->bound_by == OPGAP_BOUND_UNDECIDED)
     say(p, "The figures do not say what holds this run back.");
   else
-    say(p, "This run is held back by %s%s (confidence: %s).", p->markdown ? "**" : "", opgap_bound_name(v->bound_by),
-        v->confidence);
+    say(p, "This run is held back by %s%s%s (confidence: %s).%s", p->markdown ? "**" : "",
+        opgap_bound_name(v->bound_by), p->markdown ? "**" : "", v->confidence, p->markdown ? "\n" : "");
   for (size_t i = 0; i < v->evidence_count; i++)
     say(p, "%s %s", p->markdown ? "-" : "  -", v->evidence[i]);
   for (size_t i = 0; i < v->remedy_count; i++)
-    say(p, "%s%s %s", p->markdown ? "- " : "", i == 0 ? "Try first:" : "      then:", v->remedies[i]);
+    say(p, "%s%s %s", p->markdown ? "- " : "",
+        i == 0        ? "Try first:"
+        : p->markdown ? "then:"
+                      : "      then:",
+        v->remedies[i]);
 }
 
 static void breakdown(const struct page *p)

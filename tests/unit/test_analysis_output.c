@@ -174,6 +174,28 @@ START_TEST(test_text_has_no_control_bytes)
 }
 END_TEST
 
+START_TEST(test_markdown_lines)
+{
+  unsigned p = fake_process(100, 1, "python");
+  unsigned t = fake_thread(p, 100, "python");
+  for (uint64_t i = 0; i < 3; i++)
+    fake_call(p, t, 0, FAKE_SLEEP, 1000 + i * 9000, 5000 + i * 9000, 0, 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  struct opgap_output_options options = {.limit = 1};
+  char *text = NULL;
+  size_t size;
+  FILE *file = open_memstream(&text, &size);
+  opgap_output_markdown(s, &options, file);
+  fclose(file);
+  ck_assert_ptr_null(strstr(text, "\\x0a"));
+  ck_assert_ptr_nonnull(strstr(text, "\n3 gaps, 12.000ms in all, by cause:\n\n| Cause | Time | Share |  |\n"
+                                     "|:---|---:|---:|:---|\n| sleep | 12.000ms | 100.00% | "));
+  ck_assert_ptr_nonnull(strstr(text, "|\n\n... and 2 more gaps (--limit 0 shows all)\n"));
+  free(text);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_sort_names)
 {
   ck_assert_int_eq(opgap_sort_parse("self_cpu_time_total"), OPGAP_SORT_SELF_CPU);
@@ -198,6 +220,7 @@ int main(void)
   tcase_add_test(tests, test_json_parses);
   tcase_add_test(tests, test_csv_quotes);
   tcase_add_test(tests, test_text_has_no_control_bytes);
+  tcase_add_test(tests, test_markdown_lines);
   tcase_add_test(tests, test_sort_names);
   suite_add_tcase(suite, tests);
   SRunner *runner = srunner_create(suite);
