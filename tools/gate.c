@@ -64,11 +64,10 @@ static int list_metrics(void)
     static const char *const units[] = {"time", "bytes", "count", "share"};
     printf("%-16s %-8s %-10s %s\n", info->name, units[info->unit], info->judged ? "judged" : "on request", info->text);
   }
-  puts("\nTotals of the whole run, all processes: run.allocations, run.copies, run.reads, run.writes (judged when the\n"
-       "baseline has two repeats or more).\n"
-       "On request: run.alloc_bytes, run.copy_bytes, run.read_bytes, run.written_bytes, peak_rss, peak_bytes, "
-       "duration,\n"
-       "gpu_idle, thread_idle, gpu_idle.CAUSE, thread_idle.CAUSE, breakdown.CLASS (as in opgap report, per step).");
+  puts("\nOn request, of the whole run and all its processes: run.allocations, run.alloc_bytes, run.copies,\n"
+       "run.copy_bytes, run.reads, run.read_bytes, run.writes, run.written_bytes (need two repeats of the baseline),\n"
+       "peak_rss, peak_bytes, duration; per step: gpu_idle, thread_idle, gpu_idle.CAUSE, thread_idle.CAUSE,\n"
+       "breakdown.CLASS, as in opgap report.");
   return OPGAP_EXIT_DONE;
 }
 

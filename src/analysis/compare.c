@@ -480,7 +480,7 @@ static size_t common_steps(const struct opgap_comparison *c)
 }
 
 static void judge_figure(struct comparing *k, struct opgap_change *change, const struct figure_range *before,
-                         const struct figure_range *now, bool asked)
+                         const struct figure_range *now)
 {
   size_t steps = common_steps(k->c);
   double apart = change->now > change->before ? now->low - before->high : before->low - now->high;
@@ -488,10 +488,8 @@ static void judge_figure(struct comparing *k, struct opgap_change *change, const
   if (change->unit == OPGAP_UNIT_NS && !k->times) {
     change->reason = "times of another machine";
   } else if (change->counter && (steps == 0 || before->count < 2)) {
-    decide(change, asked ? OPGAP_INCOMPARABLE : OPGAP_NOT_JUDGED,
+    decide(change, OPGAP_INCOMPARABLE,
            steps == 0 ? "other number of steps" : "a total of the run: the baseline needs two repeats");
-  } else if (change->counter && !asked && spread > 0) {
-    change->reason = "the baseline's repeats differ: no exact counter";
   } else if (!beyond_limits(change)) {
     decide(change, OPGAP_SAME, "");
   } else if (change->counter && apart <= 0.5 * (double)steps) {
@@ -503,18 +501,11 @@ static void judge_figure(struct comparing *k, struct opgap_change *change, const
   }
 }
 
-/* One large read at start-up is as many bytes as a small one in every step: bytes cannot tell a rare event from a
- * change, calls can (less than one a step). */
-static bool judged_by_default(const struct opgap_figure *figure)
-{
-  return figure->counter && figure->unit == OPGAP_UNIT_COUNT;
-}
-
 static void compare_figure(struct comparing *k, const struct opgap_figure *figure)
 {
   const struct opgap_rule *rule = rule_of(&k->o, figure->name);
   struct figure_range before = range_of(k->c->before, figure->name), now = range_of(k->c->now, figure->name);
-  bool asked = rule != NULL && !rule->off, judged = k->o.judge && (rule ? !rule->off : judged_by_default(figure));
+  bool asked = k->o.judge && rule != NULL && !rule->off;
   struct opgap_change *change = new_change(k, figure->name, "", figure->unit, figure->counter, false);
   set_limits(change, rule, figure->counter ? 0 : 0.05, 0);
   if (before.count == 0 || now.count == 0) {
@@ -526,8 +517,8 @@ static void compare_figure(struct comparing *k, const struct opgap_figure *figur
     return;
   }
   set_values(change, before.sum / (double)before.count, now.sum / (double)now.count);
-  if (judged)
-    judge_figure(k, change, &before, &now, asked);
+  if (asked)
+    judge_figure(k, change, &before, &now);
 }
 
 static bool have_change(const struct comparing *k, const char *name)

@@ -11,8 +11,9 @@
  *      sample sizes, Holm over the metrics judged) is below `alpha`, the bootstrap interval of the ratio leaves out 1,
  *      the change is larger than what the baseline's repeats differ by, and, for times, the fastest tenth of the steps
  *      moved by half of the relative threshold at least (a disturbance of a part of a run does not move them).
- *   3. Totals of a run need two repeats of the baseline and equal numbers of steps; the change must exceed half a unit
- *      a step and twice the spread of the baseline.  Unasked they are judged only when the repeats were all equal.
+ *   3. Figures of whole runs are judged only when asked for: they hold the start-up, which depends on things as small as
+ *      the length of a path.  Totals need two repeats of the baseline and equal numbers of steps; the change must
+ *      exceed half a unit a step and twice the spread of the baseline.
  *   4. What cannot be compared is never a pass: OPGAP_INCOMPARABLE with a reason.
  */
 #ifndef OPGAP_ANALYSIS_COMPARE_H
