@@ -82,13 +82,21 @@ uint32_t analysis_name_flags(struct analysis *a, uint32_t gid)
   return a->name_flags[gid];
 }
 
-/* ProfilerStep#1, ProfilerStep#2, ... are one op, as in torch.profiler's table. */
+bool analysis_same_host(const struct process *left, const struct process *right)
+{
+  return strcmp(left->info->boot_id, right->info->boot_id) == 0 && strcmp(left->info->host, right->info->host) == 0;
+}
+
+/* Pipes and sockets are numbered by host, so those of other hosts than the first process's carry its name.
+ * ProfilerStep#1, ProfilerStep#2, ... are one op, as in torch.profiler's table. */
 static uint32_t intern_name(struct analysis *a, unsigned process, uint64_t name_id)
 {
   size_t length = 0;
   const char *text = a->source->name(a->source->context, process, name_id, &length);
   if (begins(text, "ProfilerStep#"))
     return analysis_string(a, "ProfilerStep*");
+  if (flags_of(text) == NAME_PIPE && !analysis_same_host(&a->processes[0], &a->processes[process]))
+    text = opgap_pool_printf(a->pool, "%s on %s", text, a->processes[process].info->host), length = strlen(text);
   return intern(a, text, length);
 }
 
@@ -260,6 +268,10 @@ static void add_record(struct analysis *a, struct thread *t, const struct opgap_
       add_op(a, t, event, r);
     break;
   }
+  case OPGAP_EV_FREE_RANGE:
+    if (!a->steps_only)
+      ops_add_free(a, t, r);
+    break;
   case OPGAP_EV_STEP:
     steps_mark(a, t, r);
     break;

@@ -302,6 +302,21 @@ void gpu_op(struct analysis *a, struct thread *t, const struct opgap_record *r, 
     q->first = low;
 }
 
+uint64_t gpu_launched(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+{
+  struct gpu_state *g = a->gpu;
+  struct launch_queue *q = g->queues.count ? queue_of_thread(g, t) : NULL;
+  uint64_t ns = 0;
+  for (size_t i = q != NULL ? queue_from(g, q, start) : 0; q != NULL && i < q->v.count; i++) {
+    const struct launch *l = launch_at(g, q->v.at[i]);
+    if (l->start > end)
+      break;
+    if (l->start >= start && launch_kept(g, q->v.at[i]))
+      ns += l->gpu_ns;
+  }
+  return ns;
+}
+
 /* ---- devices ---- */
 
 static struct device *device_of(struct analysis *a, unsigned process, uint32_t id)

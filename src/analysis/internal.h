@@ -325,6 +325,7 @@ struct analysis {
 };
 
 /* analyse.c */
+bool analysis_same_host(const struct process *left, const struct process *right);
 struct thread *analysis_pthread(struct analysis *a, unsigned process, uint64_t pthread); /* NULL: unknown */
 uint32_t analysis_gid(struct analysis *a, unsigned process, uint64_t name_id);
 struct name_cache *analysis_name_cache(struct process *p, uint64_t name_id); /* NULL: too large to be cached */
@@ -345,6 +346,7 @@ void hooks_classify(struct analysis *a, unsigned process);
 
 /* ops.c */
 void ops_add(struct analysis *a, struct thread *t, const struct opgap_event *event, const struct opgap_record *r);
+void ops_add_free(struct analysis *a, struct thread *t, const struct opgap_record *r);
 void ops_add_blocked(struct thread *t, unsigned depth, uint64_t ns);
 struct op_row *ops_row(struct analysis *a, unsigned process, enum opgap_op_kind kind, uint32_t name);
 void ops_finish(struct analysis *a);
@@ -419,6 +421,8 @@ void gpu_advance(struct analysis *a, uint64_t now); /* now = UINT64_MAX: to the 
 void gpu_record(struct analysis *a, unsigned process, const struct opgap_record *r);
 /* GPU time of what thread t launched in an op: its own (not yet taken by an op inside) and all. */
 void gpu_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint64_t *self_ns, uint64_t *total_ns);
+/* GPU time of what thread t launched in an interval. */
+uint64_t gpu_launched(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end);
 void gpu_finish(struct analysis *a);
 void gpu_close(struct analysis *a);
 size_t gpu_device_count(const struct analysis *a);

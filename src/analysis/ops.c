@@ -122,6 +122,18 @@ void ops_add(struct analysis *a, struct thread *t, const struct opgap_event *eve
     merge_only_child(row, &inside);
 }
 
+/* A range that does not nest: a row with its duration and the GPU time launched inside it, and no self time, because what
+ * lies inside it is in the rows of its thread's ops. */
+void ops_add_free(struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  if (!analysis_in_window(a, r->end_ns))
+    return;
+  struct op_row *row = &a->ops.at[row_of(a, t->process, true, r->field[0]) - 1];
+  row->calls++;
+  row->total_ns += r->end_ns - r->start_ns;
+  row->total_gpu_ns += gpu_launched(a, t, r->start_ns, r->end_ns);
+}
+
 /* One summary row for each (role, kind, name) of the processes included. */
 struct op_merge {
   struct opgap_map index;

@@ -8,8 +8,8 @@
  *
  * Rules
  *   1. Push and pop nest on a thread within a domain: they are ops on the thread's op stack; the tag is the domain.
- *   2. Start and end may overlap and change threads: they never enter the op stack.  The end writes a range record
- *      with status 3 on its own thread.
+ *   2. Start and end may overlap and change threads: they never enter the op stack.  The end writes a free range on its
+ *      own thread.
  *   3. A name in a domain of its own is "domain: message".
  *   4. Interned ids belong to one process; kept strings keep the pid for which their id is valid.
  */
@@ -28,7 +28,7 @@
 #define OPEN_RANGES 4096u
 #define TEXT_MAX OPGAP_NAME_MAX
 
-enum { STATUS_NVTX = 2, STATUS_NVTX_FREE = 3 /* start/end: does not nest */ };
+enum { STATUS_NVTX = 2 };
 
 /* A string that the program may refer to again. */
 struct kept {
@@ -307,7 +307,7 @@ static void end_range(uint64_t id)
                                                memory_order_relaxed))
     return;
   if (ours && recording())
-    opgap_emit(OPGAP_EV_RANGE, STATUS_NVTX_FREE, start, opgap_ticks(), (const uint64_t[]){name, 0, 0, 0, 0, 0}, 6);
+    opgap_emit(OPGAP_EV_FREE_RANGE, STATUS_NVTX, start, opgap_ticks(), (const uint64_t[]){name}, 1);
 }
 
 static void mark(uint32_t name)
