@@ -96,7 +96,7 @@ static uint32_t intern_name(struct analysis *a, unsigned process, uint64_t name_
   if (begins(text, "ProfilerStep#"))
     return analysis_string(a, "ProfilerStep*");
   if (flags_of(text) == NAME_PIPE && !analysis_same_host(&a->processes[0], &a->processes[process]))
-    text = opgap_pool_printf(a->pool, "%s on %s", text, a->processes[process].info->host), length = strlen(text);
+    return analysis_string(a, opgap_pool_printf(a->pool, "%s on %s", text, a->processes[process].info->host));
   return intern(a, text, length);
 }
 

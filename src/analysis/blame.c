@@ -221,7 +221,7 @@ static uint32_t ended_child(const struct analysis *a, const struct thread *t, co
     const struct opgap_process_info *info = a->processes[i].info;
     if (info->ppid == a->processes[t->process].info->pid && info->start_ns < call->end &&
         info->end_ns <= call->end + END_SLACK_NS && info->end_ns + END_SLACK_NS >= call->end &&
-        a->processes[i].main_thread != UINT32_MAX)
+        a->processes[i].main_thread != UINT32_MAX && analysis_same_host(&a->processes[i], &a->processes[t->process]))
       return i;
   }
   return UINT32_MAX;

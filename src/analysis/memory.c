@@ -66,17 +66,33 @@ static void add_hooks(struct analysis *a, struct opgap_sum_memory *memory)
   }
 }
 
+/* The most that processes alive at one time had together, by their highest samples: highest at some process's start. */
+static uint64_t peak_rss(const struct analysis *a)
+{
+  uint64_t peak = OPGAP_UNKNOWN;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    uint64_t at = a->processes[i].info->start_ns, sum = 0;
+    for (unsigned k = 0; k < a->process_count; k++) {
+      const struct process *p = &a->processes[k];
+      if (p->included && p->rss != OPGAP_UNKNOWN && p->info->start_ns <= at && p->end_ns >= at)
+        sum += p->rss;
+    }
+    if (sum > 0 && (peak == OPGAP_UNKNOWN || sum > peak))
+      peak = sum;
+  }
+  return peak;
+}
+
 void memory_finish(struct analysis *a)
 {
   struct opgap_sum_memory *memory = &a->summary->memory;
-  memory->peak_bytes = memory->live_bytes = memory->peak_rss_bytes = OPGAP_UNKNOWN;
+  memory->peak_bytes = memory->live_bytes = OPGAP_UNKNOWN;
+  memory->peak_rss_bytes = peak_rss(a);
   add_hooks(a, memory);
   for (unsigned i = 0; i < a->process_count; i++) {
     const struct process *p = &a->processes[i];
     if (!p->included)
       continue;
-    if (p->rss != OPGAP_UNKNOWN)
-      memory->peak_rss_bytes = (memory->peak_rss_bytes == OPGAP_UNKNOWN ? 0 : memory->peak_rss_bytes) + p->rss;
     if (p->alloc_events && p->points > 0) {
       memory->live_bytes = (memory->live_bytes == OPGAP_UNKNOWN ? 0 : memory->live_bytes) + p->live_bytes;
       memory->peak_bytes = (memory->peak_bytes == OPGAP_UNKNOWN ? 0 : memory->peak_bytes) + p->peak_bytes;

@@ -24,7 +24,7 @@ static bool trains(const struct process *p)
 static bool fetches(const struct analysis *a, uint64_t pipe, unsigned t, unsigned writer)
 {
   const struct process *trainer = &a->processes[t];
-  if (t == writer || !trains(trainer))
+  if (t == writer || !trains(trainer) || !analysis_same_host(trainer, &a->processes[writer]))
     return false;
   return opgap_map_get(&a->next_pipes, pipe, t) != 0 ||
          (trainer->info->pid == a->processes[writer].info->ppid && trainer->steps[STEPS_DATALOADER].first_start > 0 &&
@@ -48,7 +48,8 @@ static uint32_t result_pipe(const struct analysis *a, unsigned process)
 static bool descends_from_trainer(const struct analysis *a, const struct process *p)
 {
   for (unsigned i = 0; i < a->process_count; i++)
-    if (a->processes[i].role == OPGAP_ROLE_TRAINER && a->processes[i].info->pid == p->info->ppid)
+    if (a->processes[i].role == OPGAP_ROLE_TRAINER && a->processes[i].info->pid == p->info->ppid &&
+        analysis_same_host(&a->processes[i], p))
       return true;
   return false;
 }

@@ -411,7 +411,7 @@ static void memory(const struct page *p)
   }
   if (m->peak_rss_bytes != OPGAP_UNKNOWN) {
     text_bytes(rss, sizeof rss, m->peak_rss_bytes);
-    say(p, "resident memory ~%s at most (sampled, sum over processes)", rss);
+    say(p, "resident memory ~%s at most (sampled, processes alive at one time together)", rss);
   }
 }
 

@@ -487,6 +487,41 @@ START_TEST(test_spawned_worker_starts_and_is_waited_for)
 }
 END_TEST
 
+START_TEST(test_resident_memory_of_processes_that_live_together)
+{
+  const uint64_t lives[3][3] = {{1000, 9000, 100}, {2000, 4000, 50}, {5000, 8000, 30}};
+  for (int i = 0; i < 3; i++) {
+    unsigned process = i == 0 ? p : fake_process(200 + i, 100, "worker");
+    unsigned stream = fake_stream(process, OPGAP_STREAM_PROCESS);
+    fake_info(process)->start_ns = lives[i][0] * US;
+    fake_record(process, stream,
+                (struct opgap_record){.event = OPGAP_EV_MEMORY,
+                                      .start_ns = lives[i][1] * US,
+                                      .end_ns = lives[i][1] * US,
+                                      .field = {lives[i][2]}});
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->memory.peak_rss_bytes, 150);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_pipes_of_two_hosts_are_two)
+{
+  /* pipe:[42] is written on another host: that is not what ended this wait */
+  unsigned other = fake_process(300, 1, "elsewhere");
+  fake_info(other)->host = "far";
+  fake_info(other)->boot_id = "far-boot";
+  fake_thread(other, 300, "elsewhere");
+  fake_file_call(other, 0, 0, FAKE_WRITE, 4000, 4100, "pipe:[42]", 8);
+  fake_file_call(p, t, 0, FAKE_READ, 1000, 4050, "pipe:[42]", 8);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->gaps.thread_count, 1);
+  ck_assert_str_eq(s->gaps.threads[0].causes[0].detail, "in read, waker not seen");
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_gil)
 {
   /* a timed wait of 5 ms that ran out on this condition variable gives it away as the GIL's */
@@ -624,6 +659,8 @@ int main(void)
   tcase_add_test(tests, test_dataloader_wait_is_charged_to_its_worker);
   tcase_add_test(tests, test_spawned_worker_starts_and_is_waited_for);
   tcase_add_test(tests, test_gil);
+  tcase_add_test(tests, test_resident_memory_of_processes_that_live_together);
+  tcase_add_test(tests, test_pipes_of_two_hosts_are_two);
   tcase_add_test(tests, test_steps_by_bursts_of_backward);
   tcase_add_test(tests, test_process_filter);
   tcase_add_test(tests, test_killed_process_shows_where_it_stood);
