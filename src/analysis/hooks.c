@@ -77,6 +77,8 @@ enum verb hooks_verb(const struct opgap_event *event)
     return VERB_ALLOC;
   if (strcmp(event->category, "copy") == 0)
     return VERB_COPY;
+  if (strncmp(event->name, "nccl", 4) == 0)
+    return VERB_CONNECT;
   if (strcmp(event->category, "cuda") == 0)
     return VERB_CUDA;
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {

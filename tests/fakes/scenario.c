@@ -354,6 +354,30 @@ static void scenario_kill(void)
   raise(SIGKILL);
 }
 
+/* A child that is forked when CUDA is up, as DataLoader workers are, and ends by exit. */
+static void scenario_workers(void)
+{
+  run_kernels(between_nothing);
+  for (int i = 0; i < 4; i++) {
+    pid_t pid = fork();
+    if (pid == 0) {
+      sleep_ns(1000000);
+      exit(0);
+    }
+    waitpid(pid, NULL, 0);
+    launch_spin(KERNEL_NS, NULL);
+    cudaDeviceSynchronize();
+    launched++;
+  }
+}
+
+/* Leaves by _exit, which runs no exit handler. */
+static void scenario_leave(void)
+{
+  run_kernels(between_nothing);
+  _exit(0);
+}
+
 static void scenario_fork(void)
 {
   pid_t pid = fork(); /* CUDA starts in the child only */
@@ -377,7 +401,8 @@ int main(int argc, char **argv)
       {"alloc", scenario_alloc},         {"lock", scenario_lock},       {"data", scenario_data},
       {"graph", scenario_graph},         {"streams", scenario_streams}, {"running", scenario_running},
       {"kill", scenario_kill},           {"burst", scenario_burst},     {"fork", scenario_fork},
-      {"ranges", scenario_ranges},       {"check", scenario_check},
+      {"ranges", scenario_ranges},       {"check", scenario_check},     {"workers", scenario_workers},
+      {"leave", scenario_leave},
   };
   if (argc > 2)
     count = (unsigned)strtoul(argv[2], NULL, 10);

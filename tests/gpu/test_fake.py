@@ -315,6 +315,14 @@ def case_fork():
     expect(len({k.process for k in kernels}), 1, "processes with kernels")
 
 
+def case_workers():
+    run = scenario("workers", 3)
+    kernels = run.of("kernel")
+    expect(len(kernels), 7, "kernels")
+    expect(len({k.process for k in kernels}), 1, "processes with kernels: forked children have none")
+    expect(len(scenario("leave", 6).of("kernel")), 6, "kernels of a program that leaves by _exit")
+
+
 def case_devices():
     run = scenario("sync", 3, FAKE_GPU_DEVICES="0")
     expect(len(run.of("kernel")), 0, "kernels without a device")
