@@ -380,7 +380,7 @@ static void phrase(struct analysis *a, const struct cause_row *row, char *text, 
     snprintf(text, size, "woken, not yet running (no free CPU, or its lock still held)");
     break;
   case DOING_SLEEP:
-    snprintf(text, size, "sleeping in %s", name);
+    snprintf(text, size, "%s", name);
     break;
   case DOING_SOCKET:
     snprintf(text, size, "in %s on a socket", name);
