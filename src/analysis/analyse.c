@@ -591,6 +591,7 @@ static const char *const info_keys[] = {"opgap_version",
                                         "cores",
                                         "kernel",
                                         "clock",
+                                        "torch",
                                         "exe",
                                         "cwd",
                                         "OPGAP_HOOKS",
@@ -625,7 +626,7 @@ static const char *gpu_status(struct analysis *a)
     if (value != NULL && value[0])
       return opgap_pool_string(a->pool, value);
   }
-  return "no device";
+  return "unavailable: no process ended by itself, so none could say";
 }
 
 /* What recovery found after a kill is stamped with the time of recovery; the process ended with its last record. */

@@ -147,7 +147,7 @@ struct opgap_arena {
   _Atomic uint64_t threads_lost;   /* threads that found no slot */
   _Atomic uint32_t dying;          /* slots to give back since the consumer last looked */
   _Atomic uint32_t flusher_sleeps; /* futex: 1 the flusher sleeps, 0 it was woken or works */
-  /* consumer's own account */
+  /* the account of whoever drained: flusher_cpu_ns is the CPU time of all of them */
   uint64_t records, invalid_records, raw_bytes, stored_bytes, flusher_cpu_ns, chunk_sequence, ended_lost;
 };
 #define OPGAP_ARENA_HEADER_BYTES 4096u

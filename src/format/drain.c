@@ -130,6 +130,16 @@ static int write_chunk(struct opgap_consumer *consumer, struct opgap_chunk_heade
   return 0;
 }
 
+int opgap_consumer_info(struct opgap_consumer *consumer, const uint8_t *pairs, size_t pairs_bytes)
+{
+  uint64_t now = consumer->arena->last_anchor.ns;
+  struct opgap_chunk_header info = {.type = OPGAP_CHUNK_INFO, .first_ns = now, .last_ns = now};
+  if (pairs_bytes > sizeof consumer->raw)
+    return -7; /* E2BIG */
+  memcpy(consumer->raw, pairs, pairs_bytes);
+  return write_chunk(consumer, &info, pairs_bytes);
+}
+
 int opgap_consumer_begin(struct opgap_consumer *consumer, const uint8_t *pairs, size_t pairs_bytes)
 {
   struct opgap_file_header file = {.version = OPGAP_TRACE_VERSION,
@@ -141,14 +151,10 @@ int opgap_consumer_begin(struct opgap_consumer *consumer, const uint8_t *pairs, 
   int error = consumer->sink(consumer->sink_context, &file, sizeof file);
   if (error)
     return error;
-  if (pairs_bytes > sizeof consumer->raw)
-    return -7;
-  memcpy(consumer->raw, pairs, pairs_bytes);
-  uint64_t now = consumer->arena->first_anchor.ns;
-  struct opgap_chunk_header info = {.type = OPGAP_CHUNK_INFO, .first_ns = now, .last_ns = now};
-  error = write_chunk(consumer, &info, pairs_bytes);
+  error = opgap_consumer_info(consumer, pairs, pairs_bytes);
   if (error)
     return error;
+  uint64_t now = consumer->arena->first_anchor.ns;
   struct opgap_chunk_header schema = {.type = OPGAP_CHUNK_SCHEMA, .first_ns = now, .last_ns = now};
   return write_chunk(consumer, &schema, opgap_encode_schema(&consumer->encoder, consumer->raw, sizeof consumer->raw));
 }

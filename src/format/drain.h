@@ -40,6 +40,8 @@ enum opgap_drain_mode {
  * negative: the sink failed, nothing is lost from the rings. */
 long opgap_consumer_drain(struct opgap_consumer *consumer, struct opgap_anchor (*clock)(const struct opgap_arena *),
                           enum opgap_drain_mode mode);
+/* Appends a further INFO chunk: what is known only later.  pairs: encoded by opgap_encode_pair. */
+int opgap_consumer_info(struct opgap_consumer *consumer, const uint8_t *pairs, size_t pairs_bytes);
 /* Writes the END chunk. */
 int opgap_consumer_end(struct opgap_consumer *consumer, const char *how, int exit_status);
 

@@ -136,13 +136,24 @@ void opgap_drain_leave(void)
   opgap_raw_futex_wake(&opgap_state->drain_lock);
 }
 
+static uint64_t own_cpu_ns(void)
+{
+  struct timespec t;
+  if (opgap_raw3(SYS_clock_gettime, 3 /* CLOCK_THREAD_CPUTIME_ID */, (long)&t, 0) < 0)
+    return 0;
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 long opgap_drain_now(enum opgap_drain_mode mode)
 {
   if (opgap_state->write_failed)
     return -1;
+  uint64_t before = own_cpu_ns();
   if (opgap_gpu_drain)
     opgap_gpu_drain();
-  return opgap_consumer_drain(opgap_state->consumer, opgap_clock_anchor_for, mode);
+  long records = opgap_consumer_drain(opgap_state->consumer, opgap_clock_anchor_for, mode);
+  opgap_state->arena->flusher_cpu_ns += own_cpu_ns() - before;
+  return records;
 }
 
 /* ---- producers ---- */
@@ -295,14 +306,6 @@ static void sample_scheduler(struct opgap_cell *cell)
   }
 }
 
-static uint64_t own_cpu_ns(void)
-{
-  struct timespec t;
-  if (opgap_raw3(SYS_clock_gettime, 3 /* CLOCK_THREAD_CPUTIME_ID */, (long)&t, 0) < 0)
-    return 0;
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static bool rings_waiting(void)
 {
   struct opgap_arena *arena = opgap_state->arena;
@@ -347,7 +350,6 @@ static long flush_round(struct opgap_cell *cell, uint64_t *next_sample)
   uint64_t before = opgap_state->arena->records;
   prepare_memory(); /* first: draining takes long when much is waiting, and that is when room is short */
   opgap_drain_now(OPGAP_DRAIN_READY);
-  opgap_state->arena->flusher_cpu_ns = own_cpu_ns();
   long records = (long)(opgap_state->arena->records - before);
   opgap_drain_leave();
   return records;

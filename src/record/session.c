@@ -38,6 +38,8 @@ __attribute__((weak)) void opgap_hooks_session_started(void);
 __attribute__((weak)) void opgap_gpu_start(void);
 __attribute__((weak)) void opgap_gpu_end(void);
 __attribute__((weak)) void opgap_frameworks_session_started(void);
+__attribute__((weak)) const char *opgap_torch_version(void);
+__attribute__((weak)) const char *opgap_gpu_status(void);
 extern char **environ;
 
 /* ---- text ---- */
@@ -702,10 +704,24 @@ int opgap_session_pid(void)
 
 /* ---- end ---- */
 
+/* What only the end knows. */
+static void describe_end(struct opgap_consumer *consumer)
+{
+  uint8_t buffer[512];
+  struct pairs pairs = {buffer, buffer + sizeof buffer};
+  if (opgap_torch_version)
+    pair(&pairs, "torch", opgap_torch_version());
+  if (opgap_gpu_status)
+    pair(&pairs, "gpu", opgap_gpu_status());
+  if (pairs.at > buffer)
+    opgap_consumer_info(consumer, buffer, (size_t)(pairs.at - buffer));
+}
+
 static void drain_for_good(const char *how, int status, enum opgap_arena_end end)
 {
   struct opgap_state *state = opgap_state;
   opgap_drain_now(OPGAP_DRAIN_ALL);
+  describe_end(state->consumer);
   opgap_consumer_end(state->consumer, how, status);
   state->arena->exit_status = status;
   atomic_store(&state->arena->end, end);
