@@ -55,9 +55,10 @@ static struct {
   _Atomic int state;     /* enum life_state; written with the lock held */
   _Atomic uint32_t lock; /* tid of the holder; futex */
   const char *_Atomic failure;
-  void *subscriber; /* lock */
-  bool enabled;     /* kinds are on; lock */
-  bool helper_runs; /* lock */
+  _Atomic bool failed_vaguely; /* CUPTI did not say why: without a device that is the reason */
+  void *subscriber;            /* lock */
+  bool enabled;                /* kinds are on; lock */
+  bool helper_runs;            /* lock */
   _Atomic bool any_record;
   _Atomic int exit_handlers;
   _Atomic uint32_t bell;          /* futex: rings the helper */
@@ -381,9 +382,10 @@ static void start_helper(void)
   pthread_attr_destroy(&attributes);
 }
 
-static void fail(const char *reason)
+static void fail(const char *reason, bool vaguely)
 {
   static bool said;
+  atomic_store_explicit(&life.failed_vaguely, vaguely, memory_order_relaxed);
   atomic_store_explicit(&life.failure, reason, memory_order_relaxed);
   set_state(LIFE_FAILED);
   opgap_notice(&said, "no GPU activity: %s", reason + sizeof "unavailable: " - 1);
@@ -403,7 +405,8 @@ static void attach(void)
       set_state(LIFE_ATTACHED);
       start_helper();
     } else {
-      fail(reason ? reason : failure_text(result));
+      fail(reason ? reason : failure_text(result),
+           reason || result == CUPTI_NOT_INITIALIZED || result == CUPTI_UNKNOWN);
     }
     switch_interposition();
   }
@@ -544,7 +547,9 @@ const char *opgap_gpu_status(void)
   bool device = exists("/dev/nvidiactl") || exists("/dev/dxg") || exists("/dev/nvhost-ctrl-gpu");
   switch (state_now()) {
   case LIFE_FAILED:
-    return device ? atomic_load_explicit(&life.failure, memory_order_relaxed) : "no device";
+    if (!device && atomic_load_explicit(&life.failed_vaguely, memory_order_relaxed))
+      return "no device";
+    return atomic_load_explicit(&life.failure, memory_order_relaxed);
   case LIFE_YIELDED:
     return "unavailable: another user of CUPTI took over";
   case LIFE_ATTACHED:

@@ -43,7 +43,7 @@ int main(int argc, char **argv)
   }
   for (unsigned p = 0; p < opgap_trace_process_count(trace); p++) {
     const struct opgap_process_info *info = opgap_trace_process(trace, p);
-    const char *status = opgap_trace_info(trace, p, "gpu_status");
+    const char *status = opgap_trace_info(trace, p, "gpu");
     printf("#\t%u\tpid=%d\tgpu_status=%s\n", p, info->pid, status ? status : "");
     for (unsigned s = 0; s < info->stream_count; s++) {
       struct opgap_cursor *cursor = opgap_cursor_open(trace, p, s);
