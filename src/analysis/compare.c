@@ -392,13 +392,7 @@ static void compare_metric(struct comparing *k, enum opgap_metric metric, struct
   struct opgap_change *change = new_change(k, info->name, info->text, info->unit, info->counter, true);
   state->change = k->changes.count - 1;
   bool exact = info->counter && before->constant;
-  set_limits(change, rule,
-             exact           ? 0
-             : info->counter ? 0.02
-                             : 0.05,
-             metric == OPGAP_METRIC_STEP ? 50e3
-             : info->counter             ? 0
-                                         : 10e3);
+  set_limits(change, rule, exact ? 0 : info->counter ? 0.02 : 0.05, info->counter ? 0 : 10e3);
   if (!before->known || !now->known) {
     missing(k, change, before, now);
     if (!state->judged)
