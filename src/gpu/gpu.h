@@ -18,6 +18,8 @@ void opgap_gpu_start(void);
 void opgap_gpu_poll(void);
 /* Consumer (drain lock held), on each drain: decodes the buffers that CUPTI has handed over since the last one. */
 void opgap_gpu_drain(void);
+/* The thread that calls exec, before the drain: takes what CUPTI holds; the process goes on if exec fails. */
+void opgap_gpu_flush(void);
 /* The thread that ends the process, before the last drain: collects what CUPTI still holds, if CUDA is still up. */
 void opgap_gpu_end(void);
 /* For the trace's "gpu_status": "ok", "no device" or "unavailable: reason".  Any context; static text. */

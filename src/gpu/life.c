@@ -454,6 +454,19 @@ void opgap_gpu_end(void)
     end_cupti();
 }
 
+void opgap_gpu_flush(void)
+{
+  ensure_process();
+  if (atomic_load_explicit(&life.exit_handlers, memory_order_relaxed) == 0 || state_now() != LIFE_ATTACHED ||
+      !lock_life(LOCK_PATIENCE_NS))
+    return;
+  opgap_vfork_enter();
+  if (state_now() == LIFE_ATTACHED && opgap_gpu_buffers_filling() > 0)
+    flush_forced(0);
+  opgap_vfork_leave();
+  unlock_life();
+}
+
 void opgap_gpu_drain(void)
 {
   ensure_process();

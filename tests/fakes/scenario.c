@@ -371,6 +371,24 @@ static void scenario_workers(void)
   }
 }
 
+/* Two devices: the second has half the kernels, and gets a copy from the first. */
+static void scenario_devices(void)
+{
+  void *first = NULL, *second = NULL;
+  cudaMalloc(&first, 1 << 20);
+  cudaSetDevice(1);
+  cudaMalloc(&second, 1 << 20);
+  for (unsigned i = 0; i < count; i++) {
+    cudaSetDevice(0);
+    launch_spin(KERNEL_NS, NULL);
+    cudaMemcpyPeerAsync(second, 1, first, 0, 1 << 20, NULL);
+    cudaSetDevice((int)(i % 2));
+    launch_spin(KERNEL_NS, NULL);
+    cudaDeviceSynchronize();
+  }
+  launched = 2 * count;
+}
+
 /* Leaves by _exit, which runs no exit handler. */
 static void scenario_leave(void)
 {
@@ -402,7 +420,7 @@ int main(int argc, char **argv)
       {"graph", scenario_graph},         {"streams", scenario_streams}, {"running", scenario_running},
       {"kill", scenario_kill},           {"burst", scenario_burst},     {"fork", scenario_fork},
       {"ranges", scenario_ranges},       {"check", scenario_check},     {"workers", scenario_workers},
-      {"leave", scenario_leave},
+      {"leave", scenario_leave},         {"devices", scenario_devices},
   };
   if (argc > 2)
     count = (unsigned)strtoul(argv[2], NULL, 10);

@@ -335,6 +335,12 @@ def case_devices():
     expect(len(run.of("kernel")), 0, "kernels without a device")
     run = scenario("sync", 3, FAKE_GPU_DEVICES="4")
     expect(len(run.of("gpu device")), 4, "devices")
+    run = scenario("devices", 10, FAKE_GPU_DEVICES="2")
+    expect([(g["device"], g["kernels"], g["kernel_ns"]) for g in run.report["gpu"]],
+           [(0, 15, 15000000), (1, 5, 5000000)], "kernels of each device")
+    expect([(c["direction"], c["calls"], c["bytes"]) for c in run.report["gpu_copies"]], [("PtoP", 10, 10 << 20)],
+           "copies from device to device")
+    expect(len(run.report["gpu_use"]), 2, "use of each device")
 
 
 def case_off():
