@@ -39,19 +39,6 @@ bool opgap_gpu_library_loaded(const char *library)
   return find_loaded(&search, library);
 }
 
-void *opgap_gpu_find_symbol(const char *library, const char *symbol)
-{
-  struct search search;
-  if (!find_loaded(&search, library))
-    return NULL;
-  void *handle = dlopen(search.path, RTLD_NOLOAD | RTLD_LAZY);
-  if (handle == NULL)
-    return NULL;
-  void *found = dlsym(handle, symbol);
-  dlclose(handle); /* gives back only the reference just taken */
-  return found;
-}
-
 static void *open_file(const char *folder, const char *middle, const char *file)
 {
   char path[PATH_MAX];

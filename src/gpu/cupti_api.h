@@ -25,10 +25,6 @@ extern struct opgap_cupti opgap_cupti;
  * not (static text). */
 const char *opgap_cupti_bind(void);
 
-/* A function of a CUPTI or CUDA library that is loaded, wherever the loader put it; NULL when there is none.
- * library: the beginning of its file name ("libcupti.so"). */
-void *opgap_gpu_find_symbol(const char *library, const char *symbol);
-
 /* Whether a library whose file name begins so is loaded.  Takes the loader's lock. */
 bool opgap_gpu_library_loaded(const char *library);
 

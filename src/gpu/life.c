@@ -11,7 +11,7 @@
  * Threads   InitializeInjection: the program's thread inside cuInit.  Helper: one thread of ours, created there; it
  *           shares the program's descriptors, blocks all signals, and sleeps without a timer while CUPTI holds no
  *           buffer.  Poll, drain: the flusher, which never calls CUPTI (its descriptor table is its own).
- * Ownership `life` belongs to the process whose pid stands in it; a forked child resets it before use.
+ * Ownership `life` belongs to the process in `life_pid`; a forked child resets it before use.
  *
  * Invariants
  *   1. CUPTI is called only in state ATTACHED, or on the way there, with the life lock held.
@@ -50,8 +50,8 @@
 
 enum life_state { LIFE_ABSENT, LIFE_ATTACHED, LIFE_YIELDED, LIFE_FAILED, LIFE_ENDED };
 
+static _Atomic int life_pid; /* whose `life` is; -pid while that process resets it */
 static struct {
-  _Atomic int pid;
   _Atomic int state;     /* enum life_state; written with the lock held */
   _Atomic uint32_t lock; /* tid of the holder; futex */
   const char *_Atomic failure;
@@ -104,14 +104,21 @@ static void set_state(int state)
 /* In a forked child nothing of the parent's CUPTI works: start from nothing. */
 static void ensure_process(void)
 {
-  int pid = opgap_raw_getpid();
-  if (atomic_load_explicit(&life.pid, memory_order_relaxed) == pid)
+  int pid = opgap_raw_getpid(), seen = atomic_load_explicit(&life_pid, memory_order_acquire);
+  if (seen == pid)
     return;
-  memset(&life, 0, sizeof life);
-  opgap_gpu_buffers_reset();
-  opgap_gpu_clock_reset();
-  opgap_gpu_decode_reset();
-  atomic_store_explicit(&life.pid, pid, memory_order_relaxed);
+  if (seen != -pid &&
+      atomic_compare_exchange_strong_explicit(&life_pid, &seen, -pid, memory_order_acquire, memory_order_relaxed)) {
+    memset(&life, 0, sizeof life);
+    opgap_gpu_buffers_reset();
+    opgap_gpu_clock_reset();
+    opgap_gpu_decode_reset();
+    atomic_store_explicit(&life_pid, pid, memory_order_release);
+    return;
+  }
+  uint32_t never = 0;
+  while (atomic_load_explicit(&life_pid, memory_order_acquire) != pid)
+    opgap_raw_futex_wait(&never, 0, 100000);
 }
 
 static bool wanted(void)
