@@ -41,7 +41,8 @@
 #include <stdint.h>
 
 #define OPGAP_ARENA_MAGIC 0x474e525041475030ull /* "0PGAPRNG" */
-#define OPGAP_ARENA_VERSION 1u
+#define OPGAP_ARENA_VERSION 2u /* to be raised with every change of layout: programs of several builds share /dev/shm  \
+                                */
 
 #define OPGAP_SEGMENT_BYTES (32u * 1024u)
 #define OPGAP_SEGMENT_HEADER 64u
@@ -126,6 +127,7 @@ struct opgap_arena {
   uint64_t size; /* of the address range */
   uint32_t names_offset, names_size, buckets_offset, slots_offset, slot_limit, segments_offset, segment_limit;
   int32_t pid;
+  uint64_t pid_namespace; /* inode of /proc/self/ns/pid: pid means nothing in another one; 0: unknown */
   uint32_t ticks_are_tsc; /* else ticks are CLOCK_MONOTONIC ns */
   uint64_t start_time;    /* field 22 of /proc/PID/stat */
   char boot_id[40];

@@ -166,11 +166,24 @@ static char *put_decimal(char *at, uint64_t number)
   return at;
 }
 
+uint64_t opgap_pid_namespace(void)
+{
+  char link[64]; /* pid:[4026531836] */
+  ssize_t n = readlink("/proc/self/ns/pid", link, sizeof link - 1);
+  uint64_t inode = 0;
+  for (ssize_t i = 0; i < n; i++)
+    if (link[i] >= '0' && link[i] <= '9')
+      inode = inode * 10 + (uint64_t)(link[i] - '0');
+  return inode;
+}
+
 bool opgap_arena_alive(const struct opgap_arena *arena)
 {
   char path[64] = "/proc/", text[1024];
   if (!same_boot(arena) || arena->pid <= 0)
     return false;
+  if (arena->pid_namespace && arena->pid_namespace != opgap_pid_namespace())
+    return true;
   strcpy(put_decimal(path + 6, (uint64_t)arena->pid), "/stat");
   size_t length = slurp(path, text, sizeof text);
   const char *at = text + length;
@@ -368,7 +381,7 @@ static int recover_orphan(const char *path, const char *folder)
     return 0;
   size_t n = strlen(folder);
   int result = -1;
-  bool terminated = memchr(arena->trace_file, 0, sizeof arena->trace_file) != NULL;
+  bool terminated = arena->trace_file[0] == '/' && memchr(arena->trace_file, 0, sizeof arena->trace_file) != NULL;
   if (terminated && access(arena->trace_file, F_OK) != 0 && errno == ENOENT && !opgap_arena_alive(arena)) {
     unlink(path);
     munmap(arena, size);

@@ -21,8 +21,11 @@ int opgap_recover_ring(const char *ring_path);
  * What cannot be written is left alone: opgap_trace_open reads such rings in memory. */
 int opgap_trace_recover(const char *trace);
 
-/* Is the process of an arena alive?  Same boot, same start time. */
+/* Is the process of an arena alive?  Judged by its start time; a process of another pid namespace cannot be judged and
+ * counts as alive. */
 bool opgap_arena_alive(const struct opgap_arena *arena);
+/* Inode of the caller's pid namespace, 0 when unknown. */
+uint64_t opgap_pid_namespace(void);
 
 /* An anchor for draining an arena from outside: both clocks now on the boot of the arena, else its last anchor. */
 struct opgap_anchor opgap_recover_anchor(const struct opgap_arena *arena);

@@ -499,6 +499,7 @@ static bool begin(struct opgap_state *state, bool forked)
     return false;
   arena->pid = state->pid;
   arena->start_time = start_time;
+  arena->pid_namespace = opgap_pid_namespace();
   arena->ticks_are_tsc = opgap_clock_tsc;
   memcpy(arena->boot_id, opgap_config.boot_id, sizeof arena->boot_id);
   arena->counter_count = opgap_config.counter_count;

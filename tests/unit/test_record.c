@@ -12,6 +12,7 @@
 
 #include "format/reader.h"
 #include "format/recover.h"
+#include "format/trace_format.h"
 #include "record/internal.h"
 #include "record/record.h"
 #include "record/schedule.h"
@@ -553,6 +554,22 @@ START_TEST(damaged_file)
 }
 END_TEST
 
+/* ---- checksums ---- */
+
+START_TEST(crc32_check_values)
+{
+  /* the check value of CRC-32/ISO-HDLC, and every way to split a run of bytes */
+  ck_assert_uint_eq(opgap_crc32(0, "123456789", 9), 0xcbf43926u);
+  ck_assert_uint_eq(opgap_crc32(0, "", 0), 0);
+  uint8_t bytes[64];
+  for (unsigned i = 0; i < sizeof bytes; i++)
+    bytes[i] = (uint8_t)(i * 37 + 11);
+  uint32_t whole = opgap_crc32(0, bytes, sizeof bytes);
+  for (unsigned cut = 0; cut <= sizeof bytes; cut++)
+    ck_assert_uint_eq(opgap_crc32(opgap_crc32(0, bytes, cut), bytes + cut, sizeof bytes - cut), whole);
+}
+END_TEST
+
 int main(void)
 {
   Suite *suite = suite_create("record");
@@ -564,6 +581,7 @@ int main(void)
   tcase_add_test(tests, fork_child);
   tcase_add_test(tests, ops_and_counters);
   tcase_add_test(tests, loss_is_counted);
+  tcase_add_test(tests, crc32_check_values);
   tcase_add_test(tests, damaged_file);
   tcase_add_test(tests, short_threads);
   tcase_add_test(tests, schedule_windows);
