@@ -122,8 +122,8 @@ void ops_add(struct analysis *a, struct thread *t, const struct opgap_event *eve
     merge_only_child(row, &inside);
 }
 
-/* A range that does not nest: a row with its duration and the GPU time launched inside it, and no self time, because what
- * lies inside it is in the rows of its thread's ops. */
+/* A range that does not nest: a row with its duration and the GPU time launched inside it, and no self time, because
+ * what lies inside it is in the rows of its thread's ops. */
 void ops_add_free(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
   if (!analysis_in_window(a, r->end_ns))

@@ -110,11 +110,11 @@ struct opgap_sum_lock {
 };
 
 struct opgap_sum_steps {
-  const char *source;                /* "Optimizer.step", "opgap_step", "ProfilerStep", "NVTX", "backward", "DataLoader", "none" */
-  int32_t pid;                       /* whose steps these are (the first trainer), 0 when none */
-  size_t count;                      /* all steps found */
-  size_t skipped;                    /* the first ones: warm-up, left out of every per-step figure */
-  uint64_t *start_ns, *durations_ns; /* [count] */
+  const char *source; /* "Optimizer.step", "opgap_step", "ProfilerStep", "NVTX", "backward", "DataLoader", "none" */
+  int32_t pid;        /* whose steps these are (the first trainer), 0 when none */
+  size_t count;       /* all steps found */
+  size_t skipped;     /* the first ones: warm-up, left out of every per-step figure */
+  uint64_t *start_ns, *durations_ns;                   /* [count] */
   uint64_t median_ns, p95_ns, min_ns, max_ns, mean_ns; /* without warm-up; OPGAP_UNKNOWN when no step is left */
 };
 
@@ -217,9 +217,9 @@ struct opgap_sum_copy {
 };
 /* Calls that started kernels. */
 struct opgap_sum_launches {
-  uint64_t calls, kernels, short_kernels;  /* short: shorter than the call that launched it */
+  uint64_t calls, kernels, short_kernels;   /* short: shorter than the call that launched it */
   uint64_t call_ns, queue_ns, queue_max_ns; /* queue: from the call's end to the first start */
-  uint64_t slow_calls, slow_starts;        /* HTA's outliers: calls above 50 us, queues above 100 us */
+  uint64_t slow_calls, slow_starts;         /* HTA's outliers: calls above 50 us, queues above 100 us */
 };
 #define OPGAP_GPU_CHUNKS 30u
 struct opgap_sum_gpu_use {
@@ -246,9 +246,9 @@ struct opgap_sum_finding {
 };
 struct opgap_sum_gpu_tables {
   size_t kernel_count, copy_count, use_count, finding_count;
-  struct opgap_sum_kernel *kernels; /* by total time, largest first */
-  struct opgap_sum_copy *copies;    /* by bytes, largest first */
-  struct opgap_sum_gpu_use *use;    /* one a device */
+  struct opgap_sum_kernel *kernels;   /* by total time, largest first */
+  struct opgap_sum_copy *copies;      /* by bytes, largest first */
+  struct opgap_sum_gpu_use *use;      /* one a device */
   struct opgap_sum_finding *findings; /* by rule, then time */
   struct opgap_sum_launches launches;
 };

@@ -109,7 +109,7 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
   struct past_call *past = RING_PUSH(&t->calls);
   *past = (struct past_call){
       .start = r->start_ns, .end = r->end_ns, .object = object, .event = r->event, .depth = r->depth, .named = named};
-  struct edge edge;
+  struct edge edge = {0};
   if (!named && hook->flags & OPGAP_EVENT_BLOCKING && object_waker(a, t, past, &edge)) {
     past->waker = edge.thread + 1;
     past->woken = edge.start;

@@ -388,8 +388,7 @@ START_TEST(test_join_is_explained_by_the_thread)
   fake_call(p, t, 0, FAKE_JOIN, 2000, 6000, 0x7f0000001000, 0, 0);
   struct opgap_summary *s = fake_analyse(NULL);
   const struct opgap_sum_thread_gap *gap = &s->gaps.threads[0];
-  ck_assert_uint_eq(cause_ns(gap->causes, gap->cause_count, OPGAP_CAUSE_SLEEP, "thread crunch: nanosleep"),
-                    3000 * US);
+  ck_assert_uint_eq(cause_ns(gap->causes, gap->cause_count, OPGAP_CAUSE_SLEEP, "thread crunch: nanosleep"), 3000 * US);
   ck_assert_uint_eq(cause_ns(gap->causes, gap->cause_count, OPGAP_CAUSE_PYTHON, "thread crunch: own code, no call"),
                     1000 * US);
   opgap_summary_free(s);
