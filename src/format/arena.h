@@ -41,8 +41,9 @@
 #include <stdint.h>
 
 #define OPGAP_ARENA_MAGIC 0x474e525041475030ull /* "0PGAPRNG" */
-#define OPGAP_ARENA_VERSION 2u /* to be raised with every change of layout: programs of several builds share /dev/shm  \
-                                */
+#define OPGAP_ARENA_VERSION                                                                                            \
+  2u /* to be raised with every change of layout: programs of several builds share /dev/shm                            \
+      */
 
 #define OPGAP_SEGMENT_BYTES (32u * 1024u)
 #define OPGAP_SEGMENT_HEADER 64u
