@@ -618,15 +618,18 @@ static void merge_rows(struct opgap_runs *runs, struct reading *g)
   opgap_pool_free(ids.pool);
 }
 
-/* The process of the steps: by pid and, as exec leaves the pid as it is, by the time of the last step. */
+/* The process of the steps: of those with its pid (exec leaves the pid as it is), the last that began before them. */
 static const struct opgap_sum_process *step_process(const struct opgap_summary *s)
 {
   const struct opgap_sum_steps *steps = &s->steps;
-  uint64_t last = steps->count ? steps->start_ns[steps->count - 1] : 0;
-  for (size_t i = 0; steps->count > 0 && i < s->process_count; i++)
-    if (s->processes[i].pid == steps->pid && s->processes[i].start_ns <= last && last <= s->processes[i].end_ns)
-      return &s->processes[i];
-  return s->process_count ? &s->processes[0] : NULL;
+  const struct opgap_sum_process *found = NULL;
+  for (size_t i = 0; steps->count > 0 && i < s->process_count; i++) {
+    const struct opgap_sum_process *p = &s->processes[i];
+    if (p->pid == steps->pid &&
+        (found == NULL || (p->start_ns <= steps->start_ns[0] && p->start_ns >= found->start_ns)))
+      found = p;
+  }
+  return found ? found : s->process_count ? &s->processes[0] : NULL;
 }
 
 static unsigned step_process_index(const struct opgap_source *source, const struct opgap_summary *s)
