@@ -37,6 +37,7 @@ const struct opgap_settings *opgap_settings = &opgap_config.settings;
 __attribute__((weak)) void opgap_hooks_session_started(void);
 __attribute__((weak)) void opgap_gpu_start(void);
 __attribute__((weak)) void opgap_gpu_end(void);
+__attribute__((weak)) void opgap_gpu_flush(void);
 __attribute__((weak)) void opgap_frameworks_session_started(void);
 __attribute__((weak)) const char *opgap_torch_version(void);
 __attribute__((weak)) const char *opgap_gpu_status(void);
@@ -734,6 +735,8 @@ void opgap_session_flush_exec(void)
     return;
   struct opgap_cell *cell = opgap_cell;
   opgap_cell = &opgap_tool_cell;
+  if (opgap_gpu_flush)
+    opgap_gpu_flush();
   if (opgap_drain_enter(UINT64_C(2000000000))) {
     drain_for_good("exec", 0, OPGAP_ARENA_EXEC);
     opgap_drain_leave();
