@@ -280,6 +280,12 @@ static void measure_samples(struct comparing *k, struct opgap_change *change, co
   change->p = change->now >= change->before ? test.p_greater : test.p_less;
   struct stats_interval ratio =
       stats_bootstrap_ratio(&before->sample, &now->sample, centre, 1 - k->o.alpha, k->o.resamples, SEED);
+  if (!change->counter) { /* times differ from run to run as well as from step to step */
+    struct stats_run_test runs = stats_between_runs(&before->sample, &now->sample, centre, 1 - k->o.alpha);
+    change->p = fmax(change->p, change->now >= change->before ? runs.p_greater : runs.p_less);
+    ratio.low = fmin(ratio.low, runs.ratio.low);
+    ratio.high = fmax(ratio.high, runs.ratio.high);
+  }
   change->low = ratio.low - 1;
   change->high = ratio.high - 1;
 }
@@ -290,10 +296,12 @@ static const char *doubt(struct comparing *k, const struct opgap_change *change,
 {
   enum stats_centre centre = change->counter ? STATS_MEAN : STATS_MEDIAN;
   if (!(change->p < k->o.alpha))
-    return "could be chance (rank test)";
+    return change->counter ? "could be chance (rank test)"
+                           : opgap_pool_printf(k->c->pool, "could be chance: %zu and %zu runs may differ by as much",
+                                               before->sample.runs, now->sample.runs);
   if (change->before > 0 && !(change->low > 0 || change->high < 0))
-    return "could be chance (interval)";
-  double spread = repeat_spread(before, centre);
+    return "could be chance (the interval holds 0)";
+  double spread = change->counter ? repeat_spread(before, centre) : 0; /* times: in p already */
   if (isfinite(change->relative) && fabs(change->relative) <= spread)
     return opgap_pool_printf(k->c->pool, "the baseline's own repeats differ by %.1f %%", spread * 100);
   if (change->counter)

@@ -8,12 +8,13 @@
  *      differs counts only when the baseline would have shown such a step as well: k differing steps of m, none of n,
  *      must have less than `alpha` probability when all n + m are alike.
  *   2. Samples changed when the relative threshold and the absolute threshold are passed, the rank test (effective
- *      sample sizes, Holm over the metrics judged) is below `alpha`, the bootstrap interval of the ratio leaves out 1,
- *      the change is larger than what the baseline's repeats differ by, and, for times, the fastest tenth of the steps
- *      moved by half of the relative threshold at least (a disturbance of a part of a run does not move them).
- *   3. Figures of whole runs are judged only when asked for: they hold the start-up, which depends on things as small as
- *      the length of a path.  Totals need two repeats of the baseline and equal numbers of steps; the change must
- *      exceed half a unit a step and twice the spread of the baseline.
+ *      sample sizes, Holm over the metrics judged) is below `alpha`, and the interval of the ratio leaves out 1.  Times
+ *      must pass the test between runs as well (stats_between_runs), and the fastest tenth of the steps must have moved
+ *      by half of the relative threshold (a disturbance of a part of a run does not move them); counters must have
+ *      changed by more than the baseline's repeats differ.
+ *   3. Figures of whole runs are judged only when asked for: they hold the start-up, which depends on things as small
+ * as the length of a path.  Totals need two repeats of the baseline and equal numbers of steps; the change must exceed
+ * half a unit a step and twice the spread of the baseline.
  *   4. What cannot be compared is never a pass: OPGAP_INCOMPARABLE with a reason.
  */
 #ifndef OPGAP_ANALYSIS_COMPARE_H

@@ -255,6 +255,12 @@ static double incomplete_beta(double a, double b, double x)
   return 1 - front * beta_fraction(b, a, 1 - x) / b;
 }
 
+double stats_t_above(double t, double df)
+{
+  double tail = 0.5 * incomplete_beta(df / 2, 0.5, df / (df + t * t));
+  return t > 0 ? tail : 1 - tail;
+}
+
 static double sample_variance(const double *values, size_t count, double mean)
 {
   double sum = 0;
@@ -274,8 +280,7 @@ double stats_welch_greater(const double *a, size_t a_count, const double *b, siz
     return b_mean > a_mean ? 0 : 1;
   double t = (b_mean - a_mean) / sqrt(va + vb);
   double df = (va + vb) * (va + vb) / (va * va / (double)(a_count - 1) + vb * vb / (double)(b_count - 1));
-  double tail = 0.5 * incomplete_beta(df / 2, 0.5, df / (df + t * t));
-  return t > 0 ? tail : 1 - tail;
+  return stats_t_above(t, df);
 }
 
 /* ---- bootstrap ---- */
@@ -398,6 +403,65 @@ struct stats_interval stats_bootstrap_ratio(const struct stats_sample *a, const 
   side_close(&left);
   side_close(&right);
   return interval;
+}
+
+/* ---- runs as wholes ---- */
+
+struct run_logs {
+  double mean, squares; /* squares: sum of squared distances from the mean */
+  size_t count;
+  bool known;
+};
+
+static struct run_logs logs_of(const struct stats_sample *sample, enum stats_centre centre)
+{
+  struct run_logs logs = {.known = true};
+  double *values = opgap_xcalloc(sample->runs + 1, sizeof *values);
+  for (size_t r = 0; r < sample->runs; r++) {
+    if (sample->counts[r] == 0)
+      continue;
+    const struct stats_sample one = {&sample->at[r], &sample->counts[r], 1};
+    double value = stats_centre_of(&one, centre);
+    logs.known = logs.known && value > 0;
+    values[logs.count++] = log(value);
+  }
+  logs.mean = stats_mean(values, logs.count);
+  for (size_t i = 0; i < logs.count; i++)
+    logs.squares += (values[i] - logs.mean) * (values[i] - logs.mean);
+  logs.known = logs.known && logs.count > 0;
+  free(values);
+  return logs;
+}
+
+/* The t that is exceeded with probability p, by halving. */
+static double t_quantile(double p, double df)
+{
+  double low = 0, high = 1e6;
+  for (int i = 0; i < 100; i++) {
+    double middle = (low + high) / 2;
+    if (stats_t_above(middle, df) > p)
+      low = middle;
+    else
+      high = middle;
+  }
+  return high;
+}
+
+struct stats_run_test stats_between_runs(const struct stats_sample *a, const struct stats_sample *b,
+                                         enum stats_centre centre, double confidence)
+{
+  struct stats_run_test test = {1, 1, {NAN, NAN}};
+  struct run_logs left = logs_of(a, centre), right = logs_of(b, centre);
+  if (!left.known || !right.known)
+    return test;
+  double n = (double)left.count, m = (double)right.count, df = STATS_RUN_WORTH + n + m - 2;
+  double variance = (STATS_RUN_WORTH * STATS_RUN_SPREAD * STATS_RUN_SPREAD + left.squares + right.squares) / df;
+  double error = sqrt(variance * (1 / n + 1 / m)), distance = right.mean - left.mean;
+  test.p_greater = stats_t_above(distance / error, df);
+  test.p_less = stats_t_above(-distance / error, df);
+  double reach = t_quantile((1 - confidence) / 2, df) * error;
+  test.ratio = (struct stats_interval){exp(distance - reach), exp(distance + reach)};
+  return test;
 }
 
 /* ---- several metrics ---- */

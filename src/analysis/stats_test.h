@@ -57,6 +57,22 @@ struct stats_interval stats_bootstrap_ratio(const struct stats_sample *a, const 
                                             enum stats_centre centre, double confidence, unsigned resamples,
                                             uint64_t seed);
 
+/* Are runs as wholes apart?  The centre of each run is one value; t test of their logarithms with the variance pooled
+ * over both sides and with what is expected of any program before it has been repeated: a spread of STATS_RUN_SPREAD
+ * between runs, worth STATS_RUN_WORTH degrees of freedom.  So one run on each side can show only a large change, and
+ * repeats replace the expectation by what was measured.  Centres of 0: p = 1 and no interval. */
+#define STATS_RUN_SPREAD 0.04
+#define STATS_RUN_WORTH 3.0
+struct stats_run_test {
+  double p_greater, p_less;
+  struct stats_interval ratio;
+};
+struct stats_run_test stats_between_runs(const struct stats_sample *a, const struct stats_sample *b,
+                                         enum stats_centre centre, double confidence);
+
+/* P(T > t) of Student's t with df degrees of freedom. */
+double stats_t_above(double t, double df);
+
 /* Holm's step-down correction: adjusted[i] for p[i], never above 1.  adjusted may be p. */
 void stats_holm(const double *p, size_t count, double *adjusted);
 

@@ -43,3 +43,12 @@ rng=np.random.default_rng(1)
 A=lcg(7,400)/2**24+10; B=(lcg(8,400)/2**24+10)*1.05
 res=stats.bootstrap((A,B),lambda p,q,axis: np.median(q,axis=axis)/np.median(p,axis=axis),vectorized=True,paired=False,method='percentile',confidence_level=0.99,n_resamples=9999,rng=rng)
 print("boot",res.confidence_interval, np.median(B)/np.median(A))
+# Test between runs: three runs a side, expectation of 4 % worth 3 degrees of freedom
+a=np.log([10.,10.2,9.9]); b=np.log([11.,10.8,11.3])
+w=3.;s0=.04
+df=w+len(a)+len(b)-2
+v=(w*s0**2+((a-a.mean())**2).sum()+((b-b.mean())**2).sum())/df
+se=np.sqrt(v*(1/3+1/3)); d=b.mean()-a.mean()
+q=stats.t.isf(.005,df)
+print("t", stats.t.sf(2.5,7), stats.t.sf(-1.2,3.5))
+print("p %.15g low %.15g high %.15g"%(stats.t.sf(d/se,df),np.exp(d-q*se),np.exp(d+q*se)))

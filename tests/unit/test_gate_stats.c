@@ -196,6 +196,23 @@ START_TEST(test_bootstrap_of_zero_is_unknown)
 }
 END_TEST
 
+/* scipy.stats.t.sf and isf with the variance pooled by hand: see reference.py. */
+START_TEST(test_between_runs)
+{
+  NEAR(stats_t_above(2.5, 7), 0.020496109292876444, 1e-14);
+  NEAR(stats_t_above(-1.2, 3.5), 0.8474927573110678, 1e-14);
+  const double values[] = {10, 10.2, 9.9, 11, 10.8, 11.3};
+  const double *a[] = {values, values + 1, values + 2}, *b[] = {values + 3, values + 4, values + 5};
+  const size_t counts[] = {1, 1, 1};
+  const struct stats_sample left = {a, counts, 3}, right = {b, counts, 3};
+  struct stats_run_test test = stats_between_runs(&left, &right, STATS_MEDIAN, 0.99);
+  NEAR(test.p_greater, 0.00304425151301547, 1e-12);
+  NEAR(test.p_less, 1 - 0.00304425151301547, 1e-12);
+  NEAR(test.ratio.low, 1.00925061865335, 1e-10);
+  NEAR(test.ratio.high, 1.1979554129319, 1e-10);
+}
+END_TEST
+
 START_TEST(test_holm)
 {
   const double p[] = {0.01, 0.04, 0.03, 0.005, 0.6}, expected[] = {0.04, 0.09, 0.09, 0.025, 0.6};
@@ -227,6 +244,7 @@ int main(void)
   tcase_add_test(tests, test_bootstrap_of_correlated_values_is_wider);
   tcase_add_test(tests, test_bootstrap_draws_runs);
   tcase_add_test(tests, test_bootstrap_of_zero_is_unknown);
+  tcase_add_test(tests, test_between_runs);
   tcase_add_test(tests, test_holm);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_NORMAL);
