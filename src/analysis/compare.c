@@ -279,9 +279,9 @@ static void measure_samples(struct comparing *k, struct opgap_change *change, co
   struct stats_rank_test test = stats_mann_whitney(&before->sample, &now->sample);
   change->p = change->now >= change->before ? test.p_greater : test.p_less;
   struct stats_interval ratio =
-      stats_bootstrap_ratio(&before->sample, &now->sample, centre, 1 - k->o.alpha, k->o.resamples, SEED);
+      stats_bootstrap_ratio(&before->sample, &now->sample, centre, 1 - 2 * k->o.alpha, k->o.resamples, SEED);
   if (!change->counter) { /* times differ from run to run as well as from step to step */
-    struct stats_run_test runs = stats_between_runs(&before->sample, &now->sample, centre, 1 - k->o.alpha);
+    struct stats_run_test runs = stats_between_runs(&before->sample, &now->sample, centre, 1 - 2 * k->o.alpha);
     change->p = fmax(change->p, change->now >= change->before ? runs.p_greater : runs.p_less);
     ratio.low = fmin(ratio.low, runs.ratio.low);
     ratio.high = fmax(ratio.high, runs.ratio.high);
