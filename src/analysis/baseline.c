@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 #include "analysis/analysis.h"
-#include "output/table.h"
+#include "analysis/text.h"
 #include "format/recover.h"
 
 #define FORMAT_NAME "opgap-baseline"

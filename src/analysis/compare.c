@@ -1,4 +1,5 @@
 #include "analysis/compare.h"
+#include "analysis/text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -7,7 +8,6 @@
 #include <string.h>
 
 #include "analysis/stats_test.h"
-#include "output/table.h"
 
 #define DEFAULT_MIN_STEPS 20u
 #define DEFAULT_ALPHA 0.01

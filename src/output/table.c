@@ -10,77 +10,12 @@
 #define ROOM_LEAST 16u /* a flexible column is never cut below this */
 #define GAP 2u         /* blanks between columns */
 
-/* Length of the well-formed UTF-8 sequence at `at`, 0 if it is none. */
-static unsigned utf8_length(const unsigned char *at)
-{
-  unsigned length = at[0] < 0x80                    ? 1
-                    : at[0] >= 0xc2 && at[0] < 0xe0 ? 2
-                    : (at[0] & 0xf0) == 0xe0        ? 3
-                    : at[0] >= 0xf0 && at[0] < 0xf5 ? 4
-                                                    : 0;
-  for (unsigned i = 1; i < length; i++)
-    if ((at[i] & 0xc0) != 0x80)
-      return 0;
-  if (length == 3 && ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] >= 0xa0)))
-    return 0;
-  if (length == 4 && ((at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] >= 0x90)))
-    return 0;
-  return length;
-}
-
-char *text_clean(const char *bytes)
-{
-  size_t size = strlen(bytes);
-  char *clean = opgap_xcalloc(size * 4 + 1, 1), *to = clean;
-  for (const unsigned char *at = (const unsigned char *)bytes; *at;) {
-    unsigned length = utf8_length(at);
-    bool control = length == 1 && (*at < 0x20 || *at == 0x7f);
-    bool c1 = length == 2 && at[0] == 0xc2 && at[1] < 0xa0; /* terminals obey these too */
-    if (length == 0 || control || c1) {
-      to += sprintf(to, "\\x%02x", *at++);
-      continue;
-    }
-    memcpy(to, at, length);
-    to += length;
-    at += length;
-  }
-  return clean;
-}
-
 static unsigned width_of(const char *text)
 {
   unsigned width = 0;
   for (; *text; text++)
     width += ((unsigned char)*text & 0xc0) != 0x80;
   return width;
-}
-
-void text_time(char *text, size_t size, uint64_t ns)
-{
-  double us = (double)ns / 1e3;
-  if (ns == OPGAP_UNKNOWN)
-    snprintf(text, size, "-");
-  else if (us >= 1e6)
-    snprintf(text, size, "%.3fs", us / 1e6);
-  else if (us >= 1e3)
-    snprintf(text, size, "%.3fms", us / 1e3);
-  else
-    snprintf(text, size, "%.3fus", us);
-}
-
-void text_bytes(char *text, size_t size, uint64_t bytes)
-{
-  static const char *const units[] = {"B", "KB", "MB", "GB", "TB", "PB"};
-  double value = (double)bytes;
-  unsigned unit = 0;
-  for (; value >= 1024 && unit < 5; unit++)
-    value /= 1024;
-  if (bytes == OPGAP_UNKNOWN)
-    snprintf(text, size, "-");
-  else if (unit == 0)
-    snprintf(text, size, "%llu B", (unsigned long long)bytes);
-  else
-    snprintf(text, size, "%.2f %s", value, units[unit]);
 }
 
 void table_begin(struct table *table, const struct table_column *columns, unsigned count)

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "analysis/text.h"
+
 #define TABLE_COLUMNS 20u
 
 struct table_column {
@@ -40,11 +42,5 @@ void table_bar(struct table *table, uint64_t part, uint64_t whole);   /* #### */
 void table_print(const struct table *table, unsigned width, const char *indent, bool colour, FILE *file);
 void table_markdown(const struct table *table, FILE *file);
 void table_end(struct table *table);
-
-/* Writes a figure into text[size] as the cells above show it. */
-void text_time(char *text, size_t size, uint64_t ns);
-void text_bytes(char *text, size_t size, uint64_t bytes);
-/* Any bytes as printable UTF-8 (control bytes and broken sequences as \xNN), allocated. */
-char *text_clean(const char *bytes);
 
 #endif

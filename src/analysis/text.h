@@ -1,0 +1,17 @@
+/* Names and figures as text for people; names of traced programs may hold any bytes.
+ *
+ * Threads: pure.  Ownership: the result is the caller's to free.
+ */
+#ifndef OPGAP_ANALYSIS_TEXT_H
+#define OPGAP_ANALYSIS_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Writes a figure into text[size] with its unit: 1.500us, 2.000ms, 1.50 MB. */
+void text_time(char *text, size_t size, uint64_t ns);
+void text_bytes(char *text, size_t size, uint64_t bytes);
+/* Any bytes as printable UTF-8 (control bytes and broken sequences as \xNN), allocated. */
+char *text_clean(const char *bytes);
+
+#endif
