@@ -1,5 +1,4 @@
 #include "analysis/compare.h"
-#include "analysis/text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -8,6 +7,7 @@
 #include <string.h>
 
 #include "analysis/stats_test.h"
+#include "analysis/text.h"
 
 #define DEFAULT_MIN_STEPS 20u
 #define DEFAULT_ALPHA 0.01

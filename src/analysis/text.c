@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/pool.h"
+#include "analysis/summary.h"
 
 /* Length of the well-formed UTF-8 sequence at `at`, 0 if it is none. */
 static unsigned utf8_length(const unsigned char *at)
