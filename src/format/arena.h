@@ -41,9 +41,8 @@
 #include <stdint.h>
 
 #define OPGAP_ARENA_MAGIC 0x474e525041475030ull /* "0PGAPRNG" */
-#define OPGAP_ARENA_VERSION                                                                                            \
-  2u /* to be raised with every change of layout: programs of several builds share /dev/shm                            \
-      */
+/* To be raised with every change of layout: programs of several builds share /dev/shm. */
+#define OPGAP_ARENA_VERSION 3u
 
 #define OPGAP_SEGMENT_BYTES (32u * 1024u)
 #define OPGAP_SEGMENT_HEADER 64u
@@ -70,7 +69,8 @@ struct opgap_open_op {
   uint32_t stack, reserved;
 };
 
-enum opgap_slot_state { OPGAP_SLOT_FREE, OPGAP_SLOT_LIVE, OPGAP_SLOT_DYING, OPGAP_SLOT_ENDED };
+/* TAKEN: its new owner fills it in; the consumer looks at it from LIVE on. */
+enum opgap_slot_state { OPGAP_SLOT_FREE, OPGAP_SLOT_TAKEN, OPGAP_SLOT_LIVE, OPGAP_SLOT_DYING, OPGAP_SLOT_ENDED };
 
 /* One thread. */
 struct opgap_thread {

@@ -405,7 +405,7 @@ long opgap_consumer_drain(struct opgap_consumer *consumer, struct opgap_anchor (
   struct opgap_anchor now = set_scale(consumer, clock(arena));
   for (uint32_t i = 0; i < slots; i++) {
     struct opgap_thread *slot = opgap_arena_slot(arena, i);
-    if (consumer->seen[i].state == OPGAP_SLOT_FREE)
+    if (consumer->seen[i].state == OPGAP_SLOT_FREE || consumer->seen[i].state == OPGAP_SLOT_TAKEN)
       continue;
     bool ended = consumer->seen[i].state == OPGAP_SLOT_ENDED;
     if (mode == OPGAP_DRAIN_DEAD)

@@ -10,7 +10,7 @@ static struct opgap_cell *gpu_cell(void)
   struct opgap_state *state = opgap_state;
   if (state->gpu_stream == NULL) {
     uint32_t index;
-    state->gpu_stream = opgap_slot_take(OPGAP_STREAM_GPU, &index);
+    state->gpu_stream = opgap_slot_take(OPGAP_STREAM_GPU, 0, &index);
     if (state->gpu_stream == NULL)
       return NULL;
     opgap_cells[index].thread = state->gpu_stream;

@@ -27,8 +27,9 @@ struct opgap_config {
   unsigned hook_count;
   const uint16_t *counter_events;
   unsigned counter_count;
-  /* counters whose calls and bytes make up an op's allocations and frees: [first, first + count) */
-  unsigned alloc_first, alloc_count, free_first, free_count;
+  /* counters whose calls and bytes make up an op's allocations and frees */
+  uint8_t alloc_counters[OPGAP_MAX_COUNTERS], free_counters[OPGAP_MAX_COUNTERS];
+  unsigned alloc_count, free_count;
   char folder[1024]; /* absolute */
   char host[65], boot_id[40], kernel[65];
   char *stack_top; /* an address near the bottom of the main thread's stack */
@@ -66,7 +67,7 @@ bool opgap_grow_slots(uint32_t count);
 bool opgap_session_begin(bool forked);
 
 /* Takes a free slot for a stream. */
-struct opgap_thread *opgap_slot_take(uint32_t kind, uint32_t *index);
+struct opgap_thread *opgap_slot_take(uint32_t kind, int tid, uint32_t *index);
 void opgap_slot_release(uint32_t index);
 bool opgap_thread_is_gone(int tid);
 

@@ -512,7 +512,7 @@ static bool begin(struct opgap_state *state, bool forked)
   if (opgap_consumer_begin(state->consumer, description, bytes) < 0)
     return false;
   uint32_t index;
-  state->process_stream = opgap_slot_take(OPGAP_STREAM_PROCESS, &index);
+  state->process_stream = opgap_slot_take(OPGAP_STREAM_PROCESS, 0, &index);
   if (state->process_stream)
     opgap_cells[index].thread = state->process_stream;
   return true;
@@ -640,17 +640,14 @@ static bool find_folder(void)
   return false;
 }
 
-static void find_range(unsigned flag, unsigned *first, unsigned *count)
+/* The counters of hooks with a flag. */
+static unsigned find_counters(unsigned flag, uint8_t *counters)
 {
-  *count = 0;
-  for (unsigned i = 0; i < opgap_config.counter_count; i++) {
-    const struct opgap_event *event = &opgap_config.hooks[opgap_config.counter_events[i] - OPGAP_FIRST_HOOK];
-    if (!(event->flags & flag))
-      continue;
-    if (*count == 0)
-      *first = i;
-    *count = i + 1 - *first;
-  }
+  unsigned count = 0;
+  for (unsigned i = 0; i < opgap_config.counter_count; i++)
+    if (opgap_config.hooks[opgap_config.counter_events[i] - OPGAP_FIRST_HOOK].flags & flag)
+      counters[count++] = (uint8_t)i;
+  return count;
 }
 
 static bool read_settings(void)
@@ -675,8 +672,8 @@ void opgap_session_start(const struct opgap_event *hook_events, unsigned hook_co
   opgap_config.counter_events = counter_events;
   opgap_config.counter_count = counter_count < OPGAP_MAX_COUNTERS ? counter_count : OPGAP_MAX_COUNTERS;
   opgap_config.stack_top = (char *)__builtin_frame_address(0);
-  find_range(OPGAP_EVENT_ALLOC, &opgap_config.alloc_first, &opgap_config.alloc_count);
-  find_range(OPGAP_EVENT_FREE, &opgap_config.free_first, &opgap_config.free_count);
+  opgap_config.alloc_count = find_counters(OPGAP_EVENT_ALLOC, opgap_config.alloc_counters);
+  opgap_config.free_count = find_counters(OPGAP_EVENT_FREE, opgap_config.free_counters);
   bool on = false;
   if (getauxval(AT_SECURE) == 0 && read_settings()) {
     const char *clock = getenv("OPGAP_TEST_CLOCK");

@@ -32,11 +32,11 @@ static void end_predecessor(struct opgap_arena *arena, int tid)
 static bool take_free(struct opgap_arena *arena, uint32_t index)
 {
   uint32_t free_state = OPGAP_SLOT_FREE;
-  return atomic_compare_exchange_strong_explicit(&opgap_arena_slot(arena, index)->state, &free_state, OPGAP_SLOT_LIVE,
+  return atomic_compare_exchange_strong_explicit(&opgap_arena_slot(arena, index)->state, &free_state, OPGAP_SLOT_TAKEN,
                                                  memory_order_acquire, memory_order_relaxed); /* D */
 }
 
-struct opgap_thread *opgap_slot_take(uint32_t kind, uint32_t *index)
+struct opgap_thread *opgap_slot_take(uint32_t kind, int tid, uint32_t *index)
 {
   struct opgap_arena *arena = opgap_state->arena;
   uint32_t high = atomic_load_explicit(&arena->slots_high, memory_order_relaxed), i;
@@ -60,7 +60,13 @@ struct opgap_thread *opgap_slot_take(uint32_t kind, uint32_t *index)
   struct opgap_thread *slot = opgap_arena_slot(arena, i);
   slot->kind = kind;
   slot->serial = atomic_fetch_add_explicit(&arena->next_serial, 1, memory_order_relaxed) + 1;
+  slot->tid = tid;
+  if (kind == OPGAP_STREAM_THREAD) {
+    slot->pthread = (uint64_t)(uintptr_t)__builtin_thread_pointer();
+    opgap_raw6(SYS_prctl, PR_GET_NAME, (long)slot->name, 0, 0, 0, 0);
+  }
   *index = i;
+  atomic_store_explicit(&slot->state, OPGAP_SLOT_LIVE, memory_order_release); /* D */
   return slot;
 }
 
@@ -79,14 +85,11 @@ static struct opgap_thread *attach(void)
   uint32_t index;
   int tid = opgap_raw_gettid();
   end_predecessor(opgap_state->arena, tid);
-  struct opgap_thread *slot = opgap_slot_take(OPGAP_STREAM_THREAD, &index);
+  struct opgap_thread *slot = opgap_slot_take(OPGAP_STREAM_THREAD, tid, &index);
   if (slot == NULL) {
     atomic_fetch_add_explicit(&opgap_state->arena->threads_lost, 1, memory_order_relaxed);
     return NULL; /* opgap_cell stays the tool's: this thread is not traced */
   }
-  slot->tid = tid;
-  slot->pthread = (uint64_t)(uintptr_t)__builtin_thread_pointer();
-  opgap_raw6(SYS_prctl, PR_GET_NAME, (long)slot->name, 0, 0, 0, 0);
   struct opgap_cell *cell = &opgap_cells[index];
   cell->thread = slot;
   atomic_fetch_add(&opgap_state->live, 1);
@@ -269,14 +272,13 @@ static inline void allocation_totals(const struct opgap_thread *thread, uint64_t
                                      uint64_t *frees)
 {
   uint64_t a = 0, b = 0, f = 0;
-  const struct opgap_counter *c = thread->counters + opgap_config.alloc_first;
   for (unsigned i = 0; i < opgap_config.alloc_count; i++) {
-    a += c[i].calls;
-    b += c[i].bytes;
+    const struct opgap_counter *c = &thread->counters[opgap_config.alloc_counters[i]];
+    a += c->calls;
+    b += c->bytes;
   }
-  c = thread->counters + opgap_config.free_first;
   for (unsigned i = 0; i < opgap_config.free_count; i++)
-    f += c[i].calls;
+    f += thread->counters[opgap_config.free_counters[i]].calls;
   *allocs = a;
   *bytes = b;
   *frees = f;

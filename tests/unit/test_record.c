@@ -18,7 +18,8 @@
 #include "record/schedule.h"
 #include "record/session.h"
 
-enum { EV_CALL = OPGAP_FIRST_HOOK, EV_COUNTED };
+enum { EV_CALL = OPGAP_FIRST_HOOK, EV_COUNTED, EV_FREED, EV_COUNTED_TOO };
+enum { COUNTED, FREED, COUNTED_TOO }; /* counters: an allocation on each side of a free */
 
 static const struct opgap_event hooks[] = {
     {.id = EV_CALL,
@@ -37,8 +38,24 @@ static const struct opgap_event hooks[] = {
      .category = "alloc",
      .status = "errno",
      .fields = {{"object", OPGAP_DELTA}, {"value", OPGAP_PLAIN}}},
+    {.id = EV_FREED,
+     .kind = OPGAP_INSTANT,
+     .field_count = 2,
+     .flags = OPGAP_EVENT_HOOK | OPGAP_EVENT_COUNTED | OPGAP_EVENT_FREE,
+     .name = "freed",
+     .category = "alloc",
+     .status = "errno",
+     .fields = {{"object", OPGAP_DELTA}, {"value", OPGAP_PLAIN}}},
+    {.id = EV_COUNTED_TOO,
+     .kind = OPGAP_INSTANT,
+     .field_count = 2,
+     .flags = OPGAP_EVENT_HOOK | OPGAP_EVENT_COUNTED | OPGAP_EVENT_ALLOC,
+     .name = "counted too",
+     .category = "alloc",
+     .status = "errno",
+     .fields = {{"object", OPGAP_DELTA}, {"value", OPGAP_PLAIN}}},
 };
-static const uint16_t counters[] = {EV_COUNTED};
+static const uint16_t counters[] = {EV_COUNTED, EV_FREED, EV_COUNTED_TOO};
 
 static char folder[64];
 static char error[512];
@@ -59,7 +76,7 @@ static void remove_folder(void)
 
 static void start(void)
 {
-  opgap_session_start(hooks, 2, counters, 1);
+  opgap_session_start(hooks, 4, counters, 3);
   if (opgap_active == 0)
     _exit(99);
 }
@@ -338,8 +355,9 @@ static void body_ops(void)
     opgap_op_begin(outer, 1, 10, 0);
     opgap_count(thread, 0, 100);
     opgap_op_begin(inner, 2, 11, 0);
-    opgap_count(thread, 0, 1000);
-    opgap_count(thread, 0, 1000);
+    opgap_count(thread, COUNTED, 1000);
+    opgap_count(thread, COUNTED_TOO, 1000);
+    opgap_count(thread, FREED, 0);
     opgap_op_end(OPGAP_EV_OP, 11, 42);
     opgap_op_end(OPGAP_EV_OP, 10, 43);
   }
@@ -357,15 +375,15 @@ START_TEST(ops_and_counters)
   ck_assert_int_eq(WEXITSTATUS(run_child(body_ops)), 0);
   struct opgap_trace *trace = open_trace();
   const struct opgap_process_info *info = opgap_trace_process(trace, 0);
-  uint64_t ops = 0, calls = 0, bytes = 0;
+  uint64_t ops = 0, calls = 0, bytes = 0, frees = 0;
   for (unsigned s = 0; s < info->stream_count; s++) {
     struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
     const struct opgap_record *record;
     while ((record = opgap_cursor_next(cursor)) != NULL) {
       if (record->event == OPGAP_EV_COUNTER) {
-        ck_assert_uint_eq(record->status, EV_COUNTED);
-        calls = record->field[0];
-        bytes = record->field[1];
+        calls += record->field[0];
+        bytes += record->field[1];
+        frees += record->status == EV_FREED ? record->field[0] : 0;
       }
       if (record->event != OPGAP_EV_OP)
         continue;
@@ -379,12 +397,14 @@ START_TEST(ops_and_counters)
       ck_assert_uint_eq(record->field[1], ops == 6 ? 44 : is_inner ? 42 : 43);
       ck_assert_uint_eq(record->field[2], ops == 6 ? 0 : is_inner ? 2 : 3);
       ck_assert_uint_eq(record->field[3], ops == 6 ? 0 : is_inner ? 2000 : 2100);
+      ck_assert_uint_eq(record->field[4], ops == 6 ? 0 : 1);
       ops++;
     }
     opgap_cursor_close(cursor);
   }
   ck_assert_uint_eq(ops, 7);
-  ck_assert_uint_eq(calls, 9);
+  ck_assert_uint_eq(calls, 12);
+  ck_assert_uint_eq(frees, 3);
   ck_assert_uint_eq(bytes, 6300);
   opgap_trace_close(trace);
   remove_folder();
@@ -497,7 +517,7 @@ END_TEST
 static void body_schedule(void)
 {
   setenv("OPGAP_SCHEDULE", "wait=1,warmup=0,active=2,repeat=1", 1);
-  opgap_session_start(hooks, 2, counters, 1);
+  opgap_session_start(hooks, 4, counters, 3);
   for (uint64_t step = 0, number = 0; step < 6; step++) {
     if (opgap_active & OPGAP_GROUP_io)
       call(number++);
