@@ -736,7 +736,7 @@ static void check_settings(struct comparing *k)
 {
   static const char *const settings[] = {"OPGAP_HOOKS",  "OPGAP_ALLOC",    "OPGAP_MIN_ALLOC", "OPGAP_MIN_COPY",
                                          "OPGAP_STACKS", "OPGAP_SCHEDULE", "OPGAP_CHILDREN"};
-  static const char *const versions[] = {"opgap_version", "kernel"};
+  static const char *const versions[] = {"opgap_version", "kernel", "torch"};
   for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
     if (info_differs(k, settings[i]))
       reason(k, "recorded with other settings: %s was \"%s\", is \"%s\"", settings[i],

@@ -519,7 +519,7 @@ static const char *const kept_info[] = {"opgap_version",   "cpu",
                                         "OPGAP_HOOKS",     "OPGAP_ALLOC",
                                         "OPGAP_MIN_ALLOC", "OPGAP_MIN_COPY",
                                         "OPGAP_STACKS",    "OPGAP_SCHEDULE",
-                                        "OPGAP_CHILDREN"};
+                                        "OPGAP_CHILDREN",  "torch"};
 
 static void set_identity(struct opgap_runs *runs, const struct opgap_summary *s, const char *command)
 {
