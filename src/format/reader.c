@@ -421,6 +421,10 @@ static void fill_info(struct opgap_trace *trace, struct process *process)
   uint64_t told = (uint64_t)info_number(process, "lost_records", 0);
   if (told > info->lost_records)
     info->lost_records = told;
+  if ((text = info_of(process, "stopped")) != NULL) {
+    info->complete = false;
+    add_damage(trace, "%s: recording stopped early: %s", process->path, text);
+  }
   if (process->missing_chunks) {
     info->complete = false;
     add_damage(trace, "%s: %u chunks are missing", process->path, process->missing_chunks);

@@ -17,7 +17,8 @@
 #include "record/schedule.h"
 
 #define INLINE_DRAIN_BYTES (8u * OPGAP_SEGMENT_BYTES) /* waiting in one ring before a single thread drains itself */
-#define PERIOD_NS 100000000u /* of samples and polls, and the longest wait while there is work */
+#define LAST_WORDS_BYTES 2048u /* kept free below every limit, so that the trace can say that it was cut */
+#define PERIOD_NS 100000000u   /* of samples and polls, and the longest wait while there is work */
 #define IDLE_PERIODS 3u
 #define SPARE_SEGMENTS 32u
 #define SPARE_SLOTS 8u
@@ -48,6 +49,7 @@ static void give_up(const char *what, long error)
   static bool said;
   opgap_active = 0;
   opgap_state->write_failed = true;
+  opgap_state->stopped = what;
   opgap_notice(&said, "cannot write the trace any more (%s, error %d): tracing stops, the program goes on", what,
                (int)-error);
 }
@@ -82,13 +84,16 @@ int opgap_trace_append(void *context, const void *bytes, size_t size)
 {
   struct opgap_state *state = context;
   uint64_t max = opgap_config.settings.max_size;
-  if (state->write_failed)
+  if (state->discard)
+    return 0;
+  if (state->write_failed && !state->last_words)
     return -5;
-  if (max && state->file_bytes + size > max) {
+  uint64_t end = state->file_bytes + size + (state->last_words ? 0 : LAST_WORDS_BYTES);
+  if (max && end > max) {
     give_up("OPGAP_MAX_SIZE is reached", -27);
     return -27;
   }
-  if (!opgap_within_file_limit(state->file_bytes + size)) {
+  if (!opgap_within_file_limit(end)) {
     give_up("the limit of file sizes is reached", -27);
     return -27;
   }

@@ -47,7 +47,11 @@ struct opgap_state {
   _Atomic uint32_t flusher;    /* enum opgap_flusher */
   _Atomic uint32_t live;       /* threads with a slot that have not begun to end */
   uint64_t file_bytes;         /* of the trace, as we left it */
-  bool write_failed;
+  bool file_created;
+  bool write_failed;   /* writing has stopped for good: what is in the rings stays there until the end */
+  bool discard;        /* the sink counts what could not be written */
+  bool last_words;     /* the END chunk may use the room kept for it */
+  const char *stopped; /* why writing stopped */
 };
 
 extern struct opgap_config opgap_config;

@@ -443,6 +443,7 @@ static bool create_trace_file(struct opgap_arena *arena)
     long fd = opgap_raw_open(arena->trace_file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0) {
       opgap_raw_close((int)fd);
+      opgap_state->file_created = true;
       return true;
     }
     if (fd != -17 /* EEXIST */)
@@ -537,6 +538,8 @@ bool opgap_session_begin(bool forked)
     opgap_active = 0;
     if (state->arena && state->arena->ring_file[0])
       opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)state->arena->ring_file, 0);
+    if (state->file_created) /* no file is better than one that cannot be read */
+      opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)state->arena->trace_file, 0);
     atomic_store(&state->phase, OPGAP_PHASE_FAILED);
     if (!state->write_failed)
       opgap_notice(&said, "cannot write to %s: this process is not traced", opgap_config.folder);
@@ -712,16 +715,38 @@ static void describe_end(struct opgap_consumer *consumer)
     pair(&pairs, "torch", opgap_torch_version());
   if (opgap_gpu_status)
     pair(&pairs, "gpu", opgap_gpu_status());
+  pair(&pairs, "stopped", opgap_state->stopped);
   if (pairs.at > buffer)
     opgap_consumer_info(consumer, buffer, (size_t)(pairs.at - buffer));
+}
+
+/* Records that were committed and found no room in the file are lost, and counted as such. */
+static void count_unwritten(struct opgap_state *state)
+{
+  struct opgap_arena *arena = state->arena;
+  uint64_t records = arena->records, raw = arena->raw_bytes, stored = arena->stored_bytes;
+  uint64_t sequence = arena->chunk_sequence;
+  state->discard = true;
+  opgap_consumer_drain(state->consumer, opgap_clock_anchor_for, OPGAP_DRAIN_ALL);
+  state->discard = false;
+  arena->ended_lost += arena->records - records;
+  arena->records = records;
+  arena->raw_bytes = raw;
+  arena->stored_bytes = stored;
+  arena->chunk_sequence = sequence;
 }
 
 static void drain_for_good(const char *how, int status, enum opgap_arena_end end)
 {
   struct opgap_state *state = opgap_state;
-  opgap_drain_now(OPGAP_DRAIN_ALL);
+  if (!state->write_failed)
+    opgap_drain_now(OPGAP_DRAIN_ALL);
+  if (state->write_failed)
+    count_unwritten(state);
+  state->last_words = true;
   describe_end(state->consumer);
   opgap_consumer_end(state->consumer, how, status);
+  state->last_words = false;
   state->arena->exit_status = status;
   atomic_store(&state->arena->end, end);
 }
