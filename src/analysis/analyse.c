@@ -422,6 +422,7 @@ static void open_process(struct analysis *a, unsigned index)
   const char *alloc = a->source->info(a->source->context, index, "OPGAP_ALLOC");
   p->alloc_events = alloc != NULL && strcmp(alloc, "events") == 0;
   hooks_classify(a, index);
+  steps_open(a, index);
 }
 
 static void open_threads(struct analysis *a)
@@ -496,8 +497,10 @@ static void free_process(struct process *p)
   timeline_free_edges(&p->objects);
   opgap_map_free(&p->pthreads);
   opgap_map_free(&p->live);
-  for (int s = 0; s < STEPS_SOURCES; s++)
+  for (int s = 0; s < STEPS_SOURCES; s++) {
+    VEC_FREE(&p->steps[s].start);
     VEC_FREE(&p->steps[s].end);
+  }
 }
 
 /* Releases all but the pool, which is the summary's. */
@@ -514,6 +517,7 @@ static void analysis_free(struct analysis *a)
   gpu_close(a);
   breakdown_close(a);
   opgap_map_free(&a->op_index);
+  ops_places_free(&a->op_places);
   opgap_map_free(&a->file_index);
   opgap_map_free(&a->lock_index);
   opgap_map_free(&a->lock_threads);

@@ -143,8 +143,9 @@ struct edge_table {       /* by object */
 };
 
 struct step_list {
-  VEC(uint64_t) end;    /* ends of steps */
-  uint64_t first_start; /* where the first step began */
+  VEC(uint64_t) start, end; /* of each step */
+  uint64_t first_start;     /* where the first step began */
+  uint64_t marks, last_end; /* steps that ended, also those whose start was not recorded; the end of the last */
 };
 
 enum step_source {
@@ -175,6 +176,7 @@ struct process {
   uint64_t gil[4];           /* condition variables that look like the GIL's */
   unsigned gil_count;
   uint64_t steps_seen, backwards, ops;
+  uint64_t window_steps; /* steps of each window of OPGAP_SCHEDULE; 0: windows follow each other without a gap */
   struct step_list steps[STEPS_SOURCES];
   uint64_t last_forward_ns, last_backward_ns; /* ends of outermost ops: a backward pass begins a burst */
   uint64_t last_split_ns;                     /* last __next__ or backward: splits optimizer steps */
@@ -198,6 +200,16 @@ struct op_row {
   uint32_t process, name;
   enum opgap_op_kind kind;
   uint64_t calls, self_ns, total_ns, blocked_ns, self_gpu_ns, total_gpu_ns, allocs, alloc_bytes;
+};
+
+/* Self time of a row of ops by source location ("FILE:LINE FUNCTION"); only with recorded stacks. */
+struct op_place {
+  uint32_t row, text; /* text: gid */
+  uint64_t ns;
+};
+struct op_places {
+  struct opgap_map index; /* (row, text) -> at + 1 */
+  VEC(struct op_place) rows;
 };
 
 struct file_row {
@@ -307,6 +319,7 @@ struct analysis {
 
   VEC(struct op_row) ops;
   struct opgap_map op_index; /* (process << 8 | kind, name) */
+  struct op_places op_places;
   VEC(struct file_row) files;
   struct opgap_map file_index; /* (process << 8 | verb, path) */
   VEC(struct lock_row) locks;
@@ -350,6 +363,7 @@ void ops_add_free(struct analysis *a, struct thread *t, const struct opgap_recor
 void ops_add_blocked(struct thread *t, unsigned depth, uint64_t ns);
 struct op_row *ops_row(struct analysis *a, unsigned process, enum opgap_op_kind kind, uint32_t name);
 void ops_finish(struct analysis *a);
+void ops_places_free(struct op_places *places);
 
 /* calls.c */
 void calls_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_event *event,
@@ -374,6 +388,7 @@ void memory_sample(struct analysis *a, unsigned process, const struct opgap_reco
 void memory_finish(struct analysis *a);
 
 /* steps.c */
+void steps_open(struct analysis *a, unsigned process);
 void steps_op(struct analysis *a, struct thread *t, uint32_t flags, bool framework, const struct opgap_record *r);
 void steps_mark(struct analysis *a, struct thread *t, const struct opgap_record *r);
 /* Which of a process's lists is its steps; STEPS_SOURCES when none. */

@@ -39,6 +39,32 @@ static uint32_t row_of(struct analysis *a, unsigned process, bool range, uint64_
   return cache->row[range];
 }
 
+static void place_add(struct op_places *places, uint32_t row, uint32_t text, uint64_t ns)
+{
+  uint32_t *index = opgap_map_put(&places->index, row, text);
+  if (*index == 0) {
+    struct op_place *place = VEC_PUSH(&places->rows);
+    place->row = row;
+    place->text = text;
+    *index = (uint32_t)places->rows.count;
+  }
+  places->rows.at[*index - 1].ns += ns;
+}
+
+void ops_places_free(struct op_places *places)
+{
+  opgap_map_free(&places->index);
+  VEC_FREE(&places->rows);
+}
+
+/* Records made without stacks hold the empty name, id 0. */
+static void add_place(struct analysis *a, const struct thread *t, uint32_t row, const struct opgap_record *r,
+                      uint64_t self_ns)
+{
+  if (r->field[5] != 0)
+    place_add(&a->op_places, row, analysis_gid(a, t->process, r->field[5]), self_ns);
+}
+
 /* Takes what is complete above a depth and has no parent yet. */
 static struct level take_levels(struct thread *t, unsigned depth)
 {
@@ -110,8 +136,9 @@ void ops_add(struct analysis *a, struct thread *t, const struct opgap_event *eve
   }
   leave(t, r, row_index, blocked_ns, total_gpu);
   struct op_row *row = &a->ops.at[row_index - 1];
+  uint64_t self_ns = ns > inside.child_ns ? ns - inside.child_ns : 0;
   row->calls++;
-  row->self_ns += ns > inside.child_ns ? ns - inside.child_ns : 0;
+  row->self_ns += self_ns;
   row->total_ns += ns;
   row->blocked_ns += blocked_ns;
   row->self_gpu_ns += self_gpu;
@@ -120,6 +147,7 @@ void ops_add(struct analysis *a, struct thread *t, const struct opgap_event *eve
   row->alloc_bytes += r->field[3];
   if (inside.children == 1 && inside.last_child == row_index)
     merge_only_child(row, &inside);
+  add_place(a, t, row_index - 1, r, self_ns);
 }
 
 /* A range that does not nest: a row with its duration and the GPU time launched inside it, and no self time, because
@@ -128,16 +156,19 @@ void ops_add_free(struct analysis *a, struct thread *t, const struct opgap_recor
 {
   if (!analysis_in_window(a, r->end_ns))
     return;
-  struct op_row *row = &a->ops.at[row_of(a, t->process, true, r->field[0]) - 1];
+  uint32_t row_index = row_of(a, t->process, true, r->field[0]);
+  struct op_row *row = &a->ops.at[row_index - 1];
   row->calls++;
   row->total_ns += r->end_ns - r->start_ns;
   row->total_gpu_ns += gpu_launched(a, t, r->start_ns, r->end_ns);
+  add_place(a, t, row_index - 1, r, 0);
 }
 
 /* One summary row for each (role, kind, name) of the processes included. */
 struct op_merge {
   struct opgap_map index;
   VEC(struct opgap_sum_op) rows;
+  struct op_places places;
 };
 
 static struct opgap_sum_op *merged_row(struct analysis *a, struct op_merge *m, const struct op_row *row)
@@ -149,6 +180,7 @@ static struct opgap_sum_op *merged_row(struct analysis *a, struct op_merge *m, c
     added->name = analysis_text(a, row->name);
     added->kind = row->kind;
     added->role = role;
+    added->source_location = "";
     if (!a->summary->has_gpu)
       added->self_gpu_ns = added->total_gpu_ns = OPGAP_UNKNOWN;
     *index = (uint32_t)m->rows.count;
@@ -189,8 +221,37 @@ static void add_calls(struct analysis *a, struct op_merge *m)
                                  .total_gpu_ns = a->summary->has_gpu ? 0 : OPGAP_UNKNOWN,
                                  .alloc_count = strcmp(call->category, "alloc") == 0 ? OPGAP_UNKNOWN : 0,
                                  .alloc_bytes = strcmp(call->category, "alloc") == 0 ? OPGAP_UNKNOWN : 0,
-                                 .estimated = call->estimated};
+                                 .estimated = call->estimated,
+                                 .source_location = ""};
   }
+}
+
+/* Self time by place of a row of the analysis goes to the row of the summary that it was merged into. */
+static void merge_places(struct analysis *a, struct op_merge *m)
+{
+  for (size_t i = 0; i < a->op_places.rows.count; i++) {
+    const struct op_place *place = &a->op_places.rows.at[i];
+    const struct op_row *row = &a->ops.at[place->row];
+    if (row->calls > 0 && a->processes[row->process].included)
+      place_add(&m->places, (uint32_t)(merged_row(a, m, row) - m->rows.at), place->text, place->ns);
+  }
+}
+
+/* Gives each row the place with the most self time; of equal ones the first by name. */
+static void choose_places(struct analysis *a, struct op_merge *m)
+{
+  uint64_t *most = opgap_xcalloc(m->rows.count, sizeof *most);
+  for (size_t i = 0; i < m->places.rows.count; i++) {
+    const struct op_place *place = &m->places.rows.at[i];
+    struct opgap_sum_op *sum = &m->rows.at[place->row];
+    const char *text = analysis_text(a, place->text);
+    if (sum->source_locations++ == 0 || place->ns > most[place->row] ||
+        (place->ns == most[place->row] && strcmp(text, sum->source_location) < 0)) {
+      sum->source_location = text;
+      most[place->row] = place->ns;
+    }
+  }
+  free(most);
 }
 
 void ops_finish(struct analysis *a)
@@ -212,6 +273,8 @@ void ops_finish(struct analysis *a)
     sum->alloc_count += row->allocs;
     sum->alloc_bytes += row->alloc_bytes;
   }
+  merge_places(a, &m);
+  choose_places(a, &m);
   add_calls(a, &m);
   if (m.rows.count)
     qsort(m.rows.at, m.rows.count, sizeof *m.rows.at, by_self_cpu);
@@ -221,4 +284,5 @@ void ops_finish(struct analysis *a)
     memcpy(a->summary->ops, m.rows.at, m.rows.count * sizeof *m.rows.at);
   VEC_FREE(&m.rows);
   opgap_map_free(&m.index);
+  ops_places_free(&m.places);
 }

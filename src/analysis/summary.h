@@ -75,6 +75,8 @@ struct opgap_sum_op {
   uint64_t self_gpu_ns, total_gpu_ns; /* OPGAP_UNKNOWN without GPU activity */
   uint64_t alloc_count, alloc_bytes;  /* inside it, children included */
   bool estimated;                     /* self and total: a counted call, timed one in N */
+  const char *source_location;        /* "FILE:LINE FUNCTION" with the most self time; "": not recorded */
+  size_t source_locations;            /* how many places called it */
 };
 
 /* Hooked calls.  Key: role, name. */

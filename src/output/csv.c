@@ -50,7 +50,7 @@ static size_t shown(size_t count, const struct opgap_output_options *o)
 static void ops_csv(const struct opgap_summary *s, const struct opgap_output_options *o, FILE *file)
 {
   fputs("name,kind,role,calls,self_cpu_ns,total_cpu_ns,blocked_ns,self_gpu_ns,total_gpu_ns,alloc_count,alloc_bytes,"
-        "estimated\r\n",
+        "estimated,source_location\r\n",
         file);
   opgap_sort_ops(s->ops, s->op_count, o->sort);
   for (size_t i = 0; i < shown(s->op_count, o); i++) {
@@ -67,6 +67,7 @@ static void ops_csv(const struct opgap_summary *s, const struct opgap_output_opt
     number(op->alloc_count, file);
     number(op->alloc_bytes, file);
     number(op->estimated, file);
+    more_text(op->source_location, file);
     fputs("\r\n", file);
   }
 }

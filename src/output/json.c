@@ -134,6 +134,7 @@ static json_t *op_json(const struct opgap_sum_op *op)
   PUT(j, "alloc_count", number(op->alloc_count));
   PUT(j, "alloc_bytes", number(op->alloc_bytes));
   PUT(j, "estimated", json_boolean(op->estimated));
+  PUT(j, "source_location", op->source_location[0] ? string(op->source_location) : json_null());
   return j;
 }
 

@@ -37,20 +37,44 @@ uint64_t section_self_gpu(const struct opgap_summary *s, enum opgap_role role)
 }
 
 static const struct table_column cpu_columns[] = {
-    {"Name", true, 60, 0},        {"Self CPU %", false, 0, 0}, {"Self CPU", false, 0, 0},
-    {"CPU total %", false, 0, 4}, {"CPU total", false, 0, 1},  {"CPU time avg", false, 0, 3},
-    {"Blocked", false, 0, 2},     {"Allocs", false, 0, 6},     {"Alloc bytes", false, 0, 5},
-    {"# of Calls", false, 0, 0},
+    {"Name", true, 60, 0},        {"Self CPU %", false, 0, 0},      {"Self CPU", false, 0, 0},
+    {"CPU total %", false, 0, 4}, {"CPU total", false, 0, 1},       {"CPU time avg", false, 0, 3},
+    {"Blocked", false, 0, 2},     {"Allocs", false, 0, 6},          {"Alloc bytes", false, 0, 5},
+    {"# of Calls", false, 0, 0},  {"Source Location", true, 60, 1},
 };
 static const struct table_column gpu_columns[] = {
     {"Name", true, 60, 0},          {"Self CPU %", false, 0, 8},  {"Self CPU", false, 0, 0},
     {"CPU total %", false, 0, 9},   {"CPU total", false, 0, 3},   {"CPU time avg", false, 0, 5},
     {"Self CUDA", false, 0, 0},     {"Self CUDA %", false, 0, 1}, {"CUDA total", false, 0, 2},
     {"CUDA time avg", false, 0, 4}, {"Blocked", false, 0, 6},     {"Allocs", false, 0, 10},
-    {"Alloc bytes", false, 0, 7},   {"# of Calls", false, 0, 0},
+    {"Alloc bytes", false, 0, 7},   {"# of Calls", false, 0, 0},  {"Source Location", true, 60, 1},
 };
 
-static void op_row(struct table *table, const struct opgap_sum_op *op, uint64_t self_cpu, uint64_t self_gpu, bool gpu)
+/* The last column is there only when stacks were recorded. */
+static unsigned op_columns(const struct opgap_summary *s, bool places)
+{
+  size_t count = s->has_gpu ? sizeof gpu_columns / sizeof *gpu_columns : sizeof cpu_columns / sizeof *cpu_columns;
+  return (unsigned)count - !places;
+}
+
+static bool any_place(const struct opgap_sum_op *rows, size_t count)
+{
+  size_t i = 0;
+  while (i < count && rows[i].source_locations == 0)
+    i++;
+  return i < count;
+}
+
+static void place_cell(struct table *table, const struct opgap_sum_op *op)
+{
+  if (op->source_locations > 1)
+    table_format(table, "%s +%zu more", op->source_location, op->source_locations - 1);
+  else
+    table_cell(table, op->source_location);
+}
+
+static void op_row(struct table *table, const struct opgap_sum_op *op, uint64_t self_cpu, uint64_t self_gpu, bool gpu,
+                   bool places)
 {
   table_cell(table, op->name);
   table_share(table, op->self_cpu_ns, self_cpu);
@@ -68,6 +92,8 @@ static void op_row(struct table *table, const struct opgap_sum_op *op, uint64_t 
   table_count(table, op->alloc_count);
   table_bytes(table, op->alloc_bytes);
   table_count(table, op->calls);
+  if (places)
+    place_cell(table, op);
 }
 
 size_t section_ops(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o,
@@ -79,10 +105,10 @@ size_t section_ops(struct table *table, const struct opgap_summary *s, const str
     if (s->ops[i].role == role && kinds & 1u << s->ops[i].kind)
       rows[count++] = s->ops[i];
   opgap_sort_ops(rows, count, o->sort);
-  table_begin(table, s->has_gpu ? gpu_columns : cpu_columns,
-              s->has_gpu ? sizeof gpu_columns / sizeof *gpu_columns : sizeof cpu_columns / sizeof *cpu_columns);
+  bool places = any_place(rows, count);
+  table_begin(table, s->has_gpu ? gpu_columns : cpu_columns, op_columns(s, places));
   for (size_t i = 0; i < shown(count, o); i++)
-    op_row(table, &rows[i], section_self_cpu(s, role), section_self_gpu(s, role), s->has_gpu);
+    op_row(table, &rows[i], section_self_cpu(s, role), section_self_gpu(s, role), s->has_gpu, places);
   free(rows);
   return count - shown(count, o);
 }

@@ -145,8 +145,98 @@ START_TEST(test_csv_quotes)
   options = (struct opgap_output_options){.sort = OPGAP_SORT_NAME};
   opgap_output_csv(s, &options, OPGAP_CSV_OPS, file);
   fclose(file);
-  ck_assert_ptr_nonnull(strstr(text, "\r\naten::add,torch,program,1,300000,300000,0,,,3,4,0\r\n"
-                                     "\"bad \xff\"\"name\"\"\\\n,\",torch,program,1,100000,100000,0,,,1,2,0\r\n"));
+  ck_assert_ptr_nonnull(strstr(text, "\r\naten::add,torch,program,1,300000,300000,0,,,3,4,0,\r\n"
+                                     "\"bad \xff\"\"name\"\"\\\n,\",torch,program,1,100000,100000,0,,,1,2,0,\r\n"));
+  free(text);
+  opgap_summary_free(s);
+}
+END_TEST
+
+typedef void printer(const struct opgap_summary *, const struct opgap_output_options *, FILE *);
+
+static char *print_with(printer *print, const struct opgap_summary *s, unsigned width)
+{
+  struct opgap_output_options options = {.width = width};
+  char *text = NULL;
+  size_t size;
+  FILE *file = open_memstream(&text, &size);
+  print(s, &options, file);
+  fclose(file);
+  return text;
+}
+
+static char *printed_csv(const struct opgap_summary *s, enum opgap_csv_table table)
+{
+  struct opgap_output_options options = {0};
+  char *text = NULL;
+  size_t size;
+  FILE *file = open_memstream(&text, &size);
+  opgap_output_csv(s, &options, table, file);
+  fclose(file);
+  return text;
+}
+
+/* An op of `us` us that Python code at `place` called. */
+static void op_at(unsigned p, unsigned t, uint64_t start_us, uint64_t us, const char *name, const char *place)
+{
+  fake_record(p, t,
+              (struct opgap_record){.event = OPGAP_EV_OP,
+                                    .start_ns = start_us * 1000,
+                                    .end_ns = (start_us + us) * 1000,
+                                    .field = {fake_name(p, name), 0, 0, 0, 0, fake_name(p, place)}});
+}
+
+static const char *location_in_json(json_t *root, const char *name)
+{
+  size_t i;
+  json_t *op;
+  json_array_foreach(json_object_get(root, "hot_ops"), i, op)
+  {
+    if (strcmp(json_string_value(json_object_get(op, "name")), name) == 0)
+      return json_string_value(json_object_get(op, "source_location"));
+  }
+  ck_abort_msg("no op %s", name);
+}
+
+START_TEST(test_source_locations)
+{
+  unsigned p = fake_process(100, 1, "python");
+  unsigned t = fake_thread(p, 100, "python");
+  op_at(p, t, 1000, 100, "aten::mm", "a.py:1 one");
+  op_at(p, t, 2000, 300, "aten::mm", "b.py:22 two"); /* the longest call, but not the most time */
+  op_at(p, t, 3000, 250, "aten::mm", "a.py:1 one");
+  op_at(p, t, 4000, 100, "aten::relu", "c.py:3 three");
+  op_at(p, t, 5000, 50, "aten::add", "");
+  struct opgap_summary *s = fake_analyse(NULL);
+  char *text = print_with(opgap_output_text, s, 0);
+  ck_assert_ptr_nonnull(strstr(text, "  # of Calls  Source Location\n"));
+  ck_assert_ptr_nonnull(strstr(text, "           3  a.py:1 one +1 more\n"));
+  ck_assert_ptr_nonnull(strstr(text, "           1  c.py:3 three\n"));
+  free(text);
+  text = printed_csv(s, OPGAP_CSV_OPS);
+  ck_assert_str_eq(text, "name,kind,role,calls,self_cpu_ns,total_cpu_ns,blocked_ns,self_gpu_ns,total_gpu_ns,"
+                         "alloc_count,alloc_bytes,estimated,source_location\r\n"
+                         "aten::mm,torch,program,3,650000,650000,0,,,0,0,0,a.py:1 one\r\n"
+                         "aten::relu,torch,program,1,100000,100000,0,,,0,0,0,c.py:3 three\r\n"
+                         "aten::add,torch,program,1,50000,50000,0,,,0,0,0,\r\n");
+  free(text);
+  struct opgap_output_options options = {0};
+  text = opgap_output_json(s, &options);
+  json_t *root = json_loads(text, 0, NULL);
+  ck_assert_str_eq(location_in_json(root, "aten::mm"), "a.py:1 one");
+  ck_assert_str_eq(location_in_json(root, "aten::relu"), "c.py:3 three");
+  ck_assert_ptr_null(location_in_json(root, "aten::add"));
+  json_decref(root);
+  free(text);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_no_source_locations)
+{
+  struct opgap_summary *s = awkward_summary();
+  char *text = print_with(opgap_output_text, s, 0);
+  ck_assert_ptr_null(strstr(text, "Source Location"));
   free(text);
   opgap_summary_free(s);
 }
@@ -222,6 +312,8 @@ int main(void)
   tcase_add_test(tests, test_text_has_no_control_bytes);
   tcase_add_test(tests, test_markdown_lines);
   tcase_add_test(tests, test_sort_names);
+  tcase_add_test(tests, test_source_locations);
+  tcase_add_test(tests, test_no_source_locations);
   suite_add_tcase(suite, tests);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_NORMAL);
