@@ -136,7 +136,7 @@ static void sum_steps(struct analysis *a, unsigned process, uint64_t until)
   const struct step_list *list = &p->steps[source];
   while (b->steps.count < list->end.count && list->end.at[b->steps.count] <= until) {
     size_t i = b->steps.count;
-    uint64_t start = i == 0 ? list->first_start : list->end.at[i - 1];
+    uint64_t start = list->start.at[i];
     uint64_t end = list->end.at[i] > start ? list->end.at[i] : start;
     sum_step(b, start, end);
   }

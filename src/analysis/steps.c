@@ -2,37 +2,79 @@
  *
  * Several kinds of marks are followed at once; the first of enum step_source that a process has counts.  For
  * Optimizer.step a step ends with the outermost range of that name; a further optimizer is of the same step unless a
- * batch was fetched or a backward pass ran in between (several optimizers, one step). */
+ * batch was fetched or a backward pass ran in between (several optimizers, one step).
+ *
+ * With OPGAP_SCHEDULE only windows of `active` steps are recorded.  Where a window follows a gap in the recording, the
+ * time from the last mark before the gap to the first one after it is no step. */
 #include "analysis/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* The number behind "KEY=" in a list "wait=N,warmup=N,active=N"; 0 when it is not there. */
+static uint64_t schedule_part(const char *schedule, const char *key)
+{
+  size_t length = strlen(key);
+  for (const char *at = schedule; at != NULL; at = strchr(at, ',')) {
+    at += *at == ',';
+    if (strncmp(at, key, length) == 0 && at[length] == '=')
+      return strtoull(at + length + 1, NULL, 10);
+  }
+  return 0;
+}
+
+void steps_open(struct analysis *a, unsigned process)
+{
+  const char *schedule = a->source->info(a->source->context, process, "OPGAP_SCHEDULE");
+  if (schedule != NULL && schedule_part(schedule, "wait") + schedule_part(schedule, "warmup") > 0)
+    a->processes[process].window_steps = schedule_part(schedule, "active");
+}
+
+/* Whether the recording was off somewhere between the mark before this one (of a list) and this one.  Marks at the
+ * end of a step are `active` a window, and the first one of a window ends an interval that began in the gap.  Marks
+ * at the start of a step are as many, so the first one of a window closes the step that began last before the gap. */
+static bool spans_gap(const struct process *p, enum step_source source, uint64_t mark)
+{
+  if (p->window_steps == 0)
+    return false;
+  if (source >= STEPS_BACKWARD) /* the first mark of all closed nothing and was not counted */
+    return (mark + 1) % p->window_steps == 0;
+  return mark % p->window_steps == 0 && (mark > 0 || source == STEPS_API);
+}
+
 static void push(struct analysis *a, unsigned process, enum step_source source, uint64_t start, uint64_t end)
 {
   struct process *p = &a->processes[process];
   struct step_list *list = &p->steps[source];
-  if (list->end.count == 0)
+  bool gap = spans_gap(p, source, list->marks);
+  if (list->marks++ == 0)
     list->first_start = start;
+  else
+    start = list->last_end;
+  list->last_end = end;
+  if (gap)
+    return;
+  *VEC_PUSH(&list->start) = start;
   *VEC_PUSH(&list->end) = end;
   if (steps_source(p) == source)
     breakdown_step(a, process);
 }
 
 /* The same step went on: moves its end. */
-static void extend(struct process *p, enum step_source source, uint64_t end)
+static void extend(struct step_list *list, uint64_t end)
 {
-  struct step_list *list = &p->steps[source];
-  list->end.at[list->end.count - 1] = end;
+  if (list->end.count > 0 && list->end.at[list->end.count - 1] == list->last_end)
+    list->end.at[list->end.count - 1] = end;
+  list->last_end = end;
 }
 
 static void optimizer_ended(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
   struct step_list *list = &p->steps[STEPS_OPTIMIZER];
-  if (list->end.count > 0 && p->last_split_ns < list->end.at[list->end.count - 1]) {
-    extend(p, STEPS_OPTIMIZER, r->end_ns);
+  if (list->marks > 0 && p->last_split_ns < list->last_end) {
+    extend(list, r->end_ns);
     return;
   }
   push(a, t->process, STEPS_OPTIMIZER, p->first_op_ns, r->end_ns);
@@ -93,9 +135,7 @@ void steps_op(struct analysis *a, struct thread *t, uint32_t flags, bool framewo
 
 void steps_mark(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
-  const struct step_list *list = &a->processes[t->process].steps[STEPS_API];
-  uint64_t start = list->end.count ? list->end.at[list->end.count - 1] : a->processes[t->process].info->start_ns;
-  push(a, t->process, STEPS_API, start, r->end_ns);
+  push(a, t->process, STEPS_API, a->processes[t->process].info->start_ns, r->end_ns);
 }
 
 enum step_source steps_source(const struct process *p)
@@ -121,11 +161,6 @@ unsigned steps_process(const struct analysis *a)
   return best;
 }
 
-static uint64_t step_start(const struct step_list *list, size_t index)
-{
-  return index == 0 ? list->first_start : list->end.at[index - 1];
-}
-
 bool steps_window(struct analysis *a, char *error, size_t size)
 {
   unsigned process = steps_process(a);
@@ -141,7 +176,7 @@ bool steps_window(struct analysis *a, char *error, size_t size)
     return false;
   }
   size_t last = a->options.last_step < list->end.count ? a->options.last_step : list->end.count - 1;
-  a->window_start = step_start(list, a->options.first_step);
+  a->window_start = list->start.at[a->options.first_step];
   a->window_end = list->end.at[last];
   return true;
 }
@@ -197,7 +232,7 @@ void steps_finish(struct analysis *a)
     steps->start_ns = opgap_pool_alloc(a->pool, list->end.count * sizeof(uint64_t));
     steps->durations_ns = opgap_pool_alloc(a->pool, list->end.count * sizeof(uint64_t));
     for (size_t i = 0; i < list->end.count; i++) {
-      uint64_t start = step_start(list, i), end = list->end.at[i];
+      uint64_t start = list->start.at[i], end = list->end.at[i];
       if (!analysis_in_window(a, end))
         continue;
       steps->start_ns[steps->count] = start > a->start_ns ? start - a->start_ns : 0;

@@ -272,6 +272,55 @@ START_TEST(test_opgap_step_is_first_choice)
 }
 END_TEST
 
+/* 3 windows of 4 steps of 1 ms, 50 ms apart: 4 steps in the first, 3 in each later one, whose first began unseen. */
+START_TEST(test_schedule_gap_is_no_step)
+{
+  fake_setting(p, "OPGAP_SCHEDULE", "wait=5,warmup=1,active=4");
+  for (uint64_t i = 0; i < 12; i++) {
+    uint64_t at = 1000 + 1000 * i + i / 4 * 50000;
+    fake_op(p, t, 0, at, at + 600, "autograd::engine::evaluate_function: AddBackward0", 0, 0);
+    fake_user_op(p, t, 0, at + 700, at + 800, "Optimizer.step#Adam.step");
+    fake_user_op(p, t, 0, at + 850, at + 900, "Optimizer.step#SGD.step");
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->steps.count, 10);
+  ck_assert_uint_eq(s->steps.durations_ns[0], 900 * US);
+  for (int i = 1; i < 10; i++)
+    ck_assert_uint_eq(s->steps.durations_ns[i], 1000 * US);
+  ck_assert_uint_eq(s->steps.start_ns[4] - s->steps.start_ns[3], 52000 * US);
+  uint64_t sum = 0;
+  for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
+    sum += s->breakdown.class_ns[c];
+  ck_assert_uint_eq(sum, s->breakdown.steps * 1000 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* The start of the first step of the first window was not recorded either, as opgap_step marks ends alone. */
+START_TEST(test_schedule_gap_between_marks)
+{
+  fake_setting(p, "OPGAP_SCHEDULE", "active=2,wait=3");
+  for (uint64_t i = 0; i < 6; i++)
+    fake_step(p, t, 10000 + i * 50 + i / 2 * 1000);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->steps.count, 3);
+  for (int i = 0; i < 3; i++)
+    ck_assert_uint_eq(s->steps.durations_ns[i], 50 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_schedule_without_gap)
+{
+  fake_setting(p, "OPGAP_SCHEDULE", "active=2,repeat=9");
+  for (uint64_t i = 0; i < 6; i++)
+    fake_step(p, t, 10000 + i * 50);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->steps.count, 6);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_window_of_steps)
 {
   training_steps(20);
@@ -647,6 +696,9 @@ int main(void)
   tcase_add_test(tests, test_optimizer_steps);
   tcase_add_test(tests, test_two_optimizers_are_one_step);
   tcase_add_test(tests, test_opgap_step_is_first_choice);
+  tcase_add_test(tests, test_schedule_gap_is_no_step);
+  tcase_add_test(tests, test_schedule_gap_between_marks);
+  tcase_add_test(tests, test_schedule_without_gap);
   tcase_add_test(tests, test_window_of_steps);
   tcase_add_test(tests, test_window_that_is_not_there);
   tcase_add_test(tests, test_no_steps);
