@@ -111,7 +111,15 @@ static size_t build_table(const struct opgap_comparison *c, bool all, struct tab
   return rows;
 }
 
-static void print_explanations(const struct opgap_comparison *c, const char *bullet, FILE *file)
+/* Text that may hold names. */
+static void print_plain(const char *before, const char *text, bool markdown, FILE *file)
+{
+  char *plain = markdown ? table_markdown_text(text) : text_clean(text);
+  fprintf(file, "%s%s", before, plain);
+  free(plain);
+}
+
+static void print_explanations(const struct opgap_comparison *c, bool markdown, FILE *file)
 {
   char text[1024];
   for (size_t i = 0; i < c->change_count; i++) {
@@ -119,13 +127,14 @@ static void print_explanations(const struct opgap_comparison *c, const char *bul
     bool found = change->verdict == OPGAP_REGRESSED || change->verdict == OPGAP_IMPROVED;
     if (!found || change->explanation_count == 0)
       continue;
-    fprintf(file, "\n%s %s%s:\n", change->name, opgap_change_verdict_name(change->verdict),
-            change->per_step ? ", per step" : "");
-    if (bullet[0] == '-') /* markdown needs an empty line before a list */
+    print_plain("\n", change->name, markdown, file);
+    fprintf(file, " %s%s:\n", opgap_change_verdict_name(change->verdict), change->per_step ? ", per step" : "");
+    if (markdown) /* it needs an empty line before a list */
       fputc('\n', file);
     for (size_t k = 0; k < change->explanation_count; k++) {
       opgap_explanation_text(text, sizeof text, change, &change->explanations[k]);
-      fprintf(file, "%s%s\n", bullet, text);
+      print_plain(markdown ? "- " : "  ", text, markdown, file);
+      fputc('\n', file);
     }
   }
 }
@@ -149,12 +158,11 @@ static void print_sides(const struct opgap_comparison *c, const char *indent, FI
   free(now);
 }
 
-static void print_lines(const char *const *lines, size_t count, const char *before, FILE *file)
+static void print_lines(const char *const *lines, size_t count, const char *before, bool markdown, FILE *file)
 {
   for (size_t i = 0; i < count; i++) {
-    char *clean = text_clean(lines[i]);
-    fprintf(file, "%s%s\n", before, clean);
-    free(clean);
+    print_plain(before, lines[i], markdown, file);
+    fputc('\n', file);
   }
 }
 
@@ -163,18 +171,17 @@ void opgap_gate_text(const struct opgap_comparison *c, const struct opgap_gate_o
   char headline[1024];
   struct table table;
   opgap_gate_headline(c, headline, sizeof headline);
-  char *clean = text_clean(headline);
-  fprintf(file, "%s\n\n", clean);
-  free(clean);
+  print_plain("", headline, false, file);
+  fputs("\n\n", file);
   print_sides(c, "", file);
-  print_lines(c->reasons, c->reason_count, "reason    ", file);
-  print_lines(c->notes, c->note_count, "note      ", file);
+  print_lines(c->reasons, c->reason_count, "reason    ", false, file);
+  print_lines(c->notes, c->note_count, "note      ", false, file);
   if (build_table(c, options->all, &table) > 0) {
     fputc('\n', file);
     table_print(&table, options->width, "", options->colour, file);
   }
   table_end(&table);
-  print_explanations(c, "  ", file);
+  print_explanations(c, false, file);
   if (improved(c) && options->update != NULL)
     fprintf(file, "\nTo keep the improvement: %s\n", options->update);
 }
@@ -184,17 +191,16 @@ void opgap_gate_markdown(const struct opgap_comparison *c, const struct opgap_ga
   char headline[1024];
   struct table table;
   opgap_gate_headline(c, headline, sizeof headline);
-  char *clean = text_clean(headline);
-  fprintf(file, "### opgap: %s\n\n", clean);
-  free(clean);
-  print_lines(c->reasons, c->reason_count, "- ", file);
-  print_lines(c->notes, c->note_count, "- note: ", file);
+  print_plain("### opgap: ", headline, true, file);
+  fputs("\n\n", file);
+  print_lines(c->reasons, c->reason_count, "- ", true, file);
+  print_lines(c->notes, c->note_count, "- note: ", true, file);
   if (c->reason_count + c->note_count > 0)
     fputc('\n', file);
   if (build_table(c, options->all, &table) > 0)
     table_markdown(&table, file);
   table_end(&table);
-  print_explanations(c, "- ", file);
+  print_explanations(c, true, file);
   fputs("\n```text\n", file);
   print_sides(c, "", file);
   fputs("```\n", file);

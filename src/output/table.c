@@ -257,13 +257,16 @@ void table_print(const struct table *table, unsigned width, const char *indent, 
   }
 }
 
-static void put_markdown(const char *text, FILE *file)
+char *table_markdown_text(const char *bytes)
 {
-  for (; *text; text++) {
-    if (strchr("|<>*_`\\", *text) != NULL)
-      fputc('\\', file);
-    fputc(*text, file);
+  char *clean = text_clean(bytes), *text = opgap_xcalloc(strlen(clean) * 2 + 1, 1), *to = text;
+  for (const char *at = clean; *at; at++) {
+    if (strchr("|<>*_`\\&[]~", *at) != NULL)
+      *to++ = '\\';
+    *to++ = *at;
   }
+  free(clean);
+  return text;
 }
 
 void table_markdown(const struct table *table, FILE *file)
@@ -276,10 +279,11 @@ void table_markdown(const struct table *table, FILE *file)
   fputs("|\n", file);
   for (size_t row = 0; row < table_rows(table); row++) {
     for (unsigned c = 0; c < table->column_count; c++) {
-      fputs("| ", file);
-      put_markdown(cell(table, row, c), file);
-      fputc(' ', file);
+      char *text = table_markdown_text(cell(table, row, c));
+      fprintf(file, "| %s ", text);
+      free(text);
     }
     fputs("|\n", file);
   }
+  fputc('\n', file);
 }

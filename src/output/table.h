@@ -40,7 +40,10 @@ void table_count(struct table *table, uint64_t count);
 void table_share(struct table *table, uint64_t part, uint64_t whole); /* 12.34% */
 void table_bar(struct table *table, uint64_t part, uint64_t whole);   /* #### */
 void table_print(const struct table *table, unsigned width, const char *indent, bool colour, FILE *file);
+/* Ends with an empty line: what follows a table directly would be a row of it. */
 void table_markdown(const struct table *table, FILE *file);
+/* Any bytes as plain text of markdown, allocated: printable, and nothing in it means markup. */
+char *table_markdown_text(const char *bytes);
 void table_end(struct table *table);
 
 #endif

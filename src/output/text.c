@@ -80,7 +80,7 @@ static void finish_table(const struct page *p, struct table *table, size_t left_
     table_print(table, p->o->width, "  ", p->o->colour, p->file);
   table_end(table);
   if (left_out > 0)
-    say(p, "%s... and %zu more %s (--limit 0 shows all)", p->markdown ? "\n" : "", left_out, what);
+    say(p, "... and %zu more %s (--limit 0 shows all)%s", left_out, what, p->markdown ? "\n" : "");
 }
 
 /* "12,345,678" */
@@ -115,10 +115,21 @@ static void line(const struct page *p, const char *label, const char *format, ..
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  if (p->markdown)
-    say(p, "- **%s**: %s", label, text);
-  else
+  if (!p->markdown) {
     say(p, "%-10s %s", label, text);
+    return;
+  }
+  char *plain = table_markdown_text(text);
+  say(p, "- **%s**: %s", label, plain);
+  free(plain);
+}
+
+/* A sentence that may hold names. */
+static void item(const struct page *p, const char *before, const char *text)
+{
+  char *plain = p->markdown ? table_markdown_text(text) : NULL;
+  say(p, "%s %s", before, plain ? plain : text);
+  free(plain);
 }
 
 static const char *info(const struct opgap_summary *s, const char *key)
@@ -225,13 +236,10 @@ static void verdict(const struct page *p)
     say(p, "This run is held back by %s%s%s (confidence: %s).%s", p->markdown ? "**" : "",
         opgap_bound_name(v->bound_by), p->markdown ? "**" : "", v->confidence, p->markdown ? "\n" : "");
   for (size_t i = 0; i < v->evidence_count; i++)
-    say(p, "%s %s", p->markdown ? "-" : "  -", v->evidence[i]);
+    item(p, p->markdown ? "-" : "  -", v->evidence[i]);
   for (size_t i = 0; i < v->remedy_count; i++)
-    say(p, "%s%s %s", p->markdown ? "- " : "",
-        i == 0        ? "Try first:"
-        : p->markdown ? "then:"
-                      : "      then:",
-        v->remedies[i]);
+    item(p, p->markdown ? (i == 0 ? "- Try first:" : "- then:") : (i == 0 ? "Try first:" : "      then:"),
+         v->remedies[i]);
 }
 
 static void breakdown(const struct page *p)
@@ -258,7 +266,7 @@ static void ops_of_role(const struct page *p, enum opgap_role role)
   size_t more = section_ops(&table, p->s, p->o, role, kinds);
   finish_table(p, &table, more, "ops");
   text_time(total, sizeof total, section_self_cpu(p->s, role));
-  say(p, "%sSelf CPU time total: %s", p->markdown ? "\n" : "", total);
+  say(p, "Self CPU time total: %s", total);
   if (p->s->has_gpu) {
     text_time(total, sizeof total, section_self_gpu(p->s, role));
     say(p, "Self CUDA time total: %s", total);

@@ -286,6 +286,45 @@ START_TEST(test_markdown_lines)
 }
 END_TEST
 
+START_TEST(test_markdown_escapes)
+{
+  unsigned p = fake_process(100, 1, "python <b>`x` a*b*");
+  unsigned t = fake_thread(p, 100, "python");
+  fake_op(p, t, 0, 1000, 2000, "<img src=x>|`[a](b)", 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  char *text = print_with(opgap_output_markdown, s, 0);
+  ck_assert_ptr_nonnull(strstr(text, "- **command**: python \\<b\\>\\`x\\` a\\*b\\*\n"));
+  ck_assert_ptr_nonnull(strstr(text, "\n| \\<img src=x\\>\\|\\`\\[a\\](b) | "));
+  free(text);
+  opgap_summary_free(s);
+}
+END_TEST
+
+static void assert_tables_end(const char *text)
+{
+  for (const char *line = text, *next; (next = strchr(line, '\n')) != NULL; line = next + 1)
+    ck_assert_msg(*line != '|' || next[1] == '|' || next[1] == '\n', "after a table: %.40s", next + 1);
+}
+
+START_TEST(test_markdown_ends_tables)
+{
+  unsigned p = fake_process(100, 1, "python");
+  unsigned t = fake_thread(p, 100, "python");
+  for (uint64_t i = 0; i < 5; i++) { /* warm-up gives the breakdown a sentence after its table */
+    fake_op(p, t, 0, 1000 + i * 9000, 2000 + i * 9000, "aten::add", 0, 0);
+    fake_step(p, t, 3000 + i * 9000);
+    fake_file_call(p, t, 0, FAKE_READ, 4000 + i * 9000, 6000 + i * 9000, "/tmp/file", 10);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  char *text = print_with(opgap_output_markdown, s, 0);
+  ck_assert_ptr_nonnull(strstr(text, "|\n\nSelf CPU time total: 5.000ms\n"));
+  ck_assert_ptr_nonnull(strstr(text, "(warm-up)"));
+  assert_tables_end(text);
+  free(text);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_sort_names)
 {
   ck_assert_int_eq(opgap_sort_parse("self_cpu_time_total"), OPGAP_SORT_SELF_CPU);
@@ -311,6 +350,8 @@ int main(void)
   tcase_add_test(tests, test_csv_quotes);
   tcase_add_test(tests, test_text_has_no_control_bytes);
   tcase_add_test(tests, test_markdown_lines);
+  tcase_add_test(tests, test_markdown_escapes);
+  tcase_add_test(tests, test_markdown_ends_tables);
   tcase_add_test(tests, test_sort_names);
   tcase_add_test(tests, test_source_locations);
   tcase_add_test(tests, test_no_source_locations);
