@@ -4,25 +4,37 @@
 
 #include <string.h>
 
-/* Sizes are kept in 32 bits; a larger block counts as this much in units of 16 bytes. */
-static uint32_t size_code(uint64_t bytes)
+/* A block's size in the table of live blocks: its low bits + 1 under key 1 (0 is "not there"); blocks of 1 GiB and more
+ * have the rest under key 2. */
+#define LOW_BITS 30
+#define HAS_HIGH (UINT32_C(1) << 31)
+
+static void set_size(struct process *p, uint64_t address, uint64_t bytes)
 {
-  uint64_t units = (bytes + 15) / 16 + 1;
-  return units > UINT32_MAX ? UINT32_MAX : (uint32_t)units;
+  uint32_t code = (uint32_t)(bytes & ((UINT64_C(1) << LOW_BITS) - 1)) + 1;
+  if (bytes >> LOW_BITS) {
+    code |= HAS_HIGH;
+    *opgap_map_put(&p->live, address, 2) = (uint32_t)(bytes >> LOW_BITS);
+  }
+  *opgap_map_put(&p->live, address, 1) = code;
 }
 
-static uint64_t code_size(uint32_t code)
+static uint64_t get_size(const struct process *p, uint64_t address)
 {
-  return ((uint64_t)code - 1) * 16;
+  uint32_t code = opgap_map_get(&p->live, address, 1);
+  if (code == 0)
+    return 0;
+  uint64_t high = code & HAS_HIGH ? opgap_map_get(&p->live, address, 2) : 0;
+  return (high << LOW_BITS) + (code & ~HAS_HIGH) - 1;
 }
 
 static void forget(struct process *p, uint64_t address)
 {
-  if (opgap_map_get(&p->live, address, 1) == 0)
+  uint64_t bytes = get_size(p, address);
+  if (bytes == 0)
     return;
-  uint32_t *code = opgap_map_put(&p->live, address, 1);
-  p->live_bytes -= code_size(*code);
-  *code = 1; /* stays in the table as a block of 0 bytes: the address will come again */
+  p->live_bytes -= bytes;
+  set_size(p, address, 0); /* stays in the table as a block of 0 bytes: the address will come again */
 }
 
 void memory_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
@@ -32,13 +44,13 @@ void memory_call(struct analysis *a, struct thread *t, const struct hook *hook, 
   if (!p->alloc_events || r->status != 0 || r->field[0] == 0)
     return;
   p->points += point;
-  if (hook->verb == VERB_FREE) {
+  if (hook->verb == VERB_FREE || r->field[1] == OPGAP_ALLOC_RELEASED) {
     forget(p, r->field[0]);
     return;
   }
   forget(p, r->field[0]);
-  *opgap_map_put(&p->live, r->field[0], 1) = size_code(r->field[1]);
-  p->live_bytes += code_size(size_code(r->field[1]));
+  set_size(p, r->field[0], r->field[1]);
+  p->live_bytes += r->field[1];
   if (p->live_bytes > p->peak_bytes)
     p->peak_bytes = p->live_bytes;
 }

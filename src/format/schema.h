@@ -41,6 +41,9 @@ struct opgap_event {
 #define OPGAP_EVENT_ALLOC 32       /* value is bytes allocated */
 #define OPGAP_EVENT_FREE 64
 
+/* Value of an allocation event whose object was given back: a realloc of a block writes this first. */
+#define OPGAP_ALLOC_RELEASED UINT64_MAX
+
 enum opgap_builtin {
 #define OPGAP_FIELD(name, coding)
 #define OPGAP_EVENT(NAME, id, name, category, kind, status, ...) OPGAP_EV_##NAME = id,

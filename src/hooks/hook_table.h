@@ -20,8 +20,6 @@
 
 #include "format/schema.h"
 
-#define OPGAP_ALLOC_RELEASED UINT64_MAX
-
 enum opgap_hook_kind {
   OPGAP_HOOK_SPAN,    /* each call is a span */
   OPGAP_HOOK_POINT,   /* each call is an instant: a wake-up edge */

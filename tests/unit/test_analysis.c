@@ -176,6 +176,24 @@ START_TEST(test_live_and_peak_with_every_allocation)
 }
 END_TEST
 
+START_TEST(test_live_bytes_are_exact)
+{
+  const uint64_t huge = (UINT64_C(5) << 30) + 7;
+  fake_setting(p, "OPGAP_ALLOC", "events");
+  fake_call(p, t, 0, FAKE_MALLOC, 1000, 1000, 0x1000, 1, 0);
+  fake_call(p, t, 0, FAKE_MALLOC, 1010, 1010, 0x2000, huge, 0);
+  fake_call(p, t, 0, FAKE_MALLOC, 1020, 1020, 0x3000, 4999, 0);
+  fake_call(p, t, 0, FAKE_FREE, 1030, 1030, 0x2000, 0, 0);
+  fake_call(p, t, 0, FAKE_MALLOC, 1040, 1040, 0x2000, 3, 0);                    /* the address comes again, small */
+  fake_call(p, t, 0, FAKE_MALLOC, 1050, 1050, 0x3000, OPGAP_ALLOC_RELEASED, 0); /* realloc: the old block ... */
+  fake_call(p, t, 0, FAKE_MALLOC, 1050, 1060, 0x4000, 6001, 0);                 /* ... and the new one */
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->memory.peak_bytes, 1 + huge + 4999);
+  ck_assert_uint_eq(s->memory.live_bytes, 1 + 3 + 6001);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_files_by_operation)
 {
   fake_file_call(p, t, 0, FAKE_OPEN, 1000, 1010, "/data/a", 3);
@@ -691,6 +709,7 @@ int main(void)
   tcase_add_test(tests, test_counters_count_all_calls);
   tcase_add_test(tests, test_counters_of_threads_add_up);
   tcase_add_test(tests, test_live_and_peak_with_every_allocation);
+  tcase_add_test(tests, test_live_bytes_are_exact);
   tcase_add_test(tests, test_files_by_operation);
   tcase_add_test(tests, test_lock_and_holder);
   tcase_add_test(tests, test_optimizer_steps);
