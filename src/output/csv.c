@@ -1,6 +1,9 @@
-/* One table of a summary as CSV (RFC 4180): raw figures, ns and bytes; an empty cell is an unknown figure. */
+/* One table of a summary as CSV (RFC 4180): raw figures, ns and bytes; an empty cell is an unknown figure.
+ * Always UTF-8 and one line a row: other bytes of names are written as \xNN. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "analysis/text.h"
 #include "output/output.h"
 
 static const char *const table_names[OPGAP_CSV_COUNT] = {"ops",   "calls",     "files", "gaps",
@@ -14,19 +17,25 @@ enum opgap_csv_table opgap_csv_parse(const char *name)
   return (enum opgap_csv_table)i;
 }
 
+static void quoted(const char *text, FILE *file)
+{
+  fputc('"', file);
+  for (; *text; text++) {
+    if (*text == '"')
+      fputc('"', file);
+    fputc(*text, file);
+  }
+  fputc('"', file);
+}
+
 static void text(const char *bytes, FILE *file)
 {
-  if (strpbrk(bytes, ",\"\r\n") == NULL) {
-    fputs(bytes, file);
-    return;
-  }
-  fputc('"', file);
-  for (; *bytes; bytes++) {
-    if (*bytes == '"')
-      fputc('"', file);
-    fputc(*bytes, file);
-  }
-  fputc('"', file);
+  char *clean = text_clean(bytes);
+  if (strpbrk(clean, ",\"") != NULL)
+    quoted(clean, file);
+  else
+    fputs(clean, file);
+  free(clean);
 }
 
 static void number(uint64_t value, FILE *file)

@@ -139,14 +139,14 @@ START_TEST(test_csv_quotes)
   opgap_output_csv(s, &options, OPGAP_CSV_FILES, file);
   fclose(file);
   ck_assert_str_eq(text, "path,operation,calls,bytes,time_ns,failed,processes\r\n"
-                         "\"/tmp/\x01 a,b\",read,1,10,2000000,0,1\r\n");
+                         "\"/tmp/\\x01 a,b\",read,1,10,2000000,0,1\r\n");
   free(text);
   file = open_memstream(&text, &size);
   options = (struct opgap_output_options){.sort = OPGAP_SORT_NAME};
   opgap_output_csv(s, &options, OPGAP_CSV_OPS, file);
   fclose(file);
   ck_assert_ptr_nonnull(strstr(text, "\r\naten::add,torch,program,1,300000,300000,0,,,3,4,0,\r\n"
-                                     "\"bad \xff\"\"name\"\"\\\n,\",torch,program,1,100000,100000,0,,,1,2,0,\r\n"));
+                                     "\"bad \\xff\"\"name\"\"\\\\x0a,\",torch,program,1,100000,100000,0,,,1,2,0,\r\n"));
   free(text);
   opgap_summary_free(s);
 }
@@ -264,6 +264,22 @@ START_TEST(test_text_has_no_control_bytes)
 }
 END_TEST
 
+START_TEST(test_csv_is_clean)
+{
+  struct opgap_summary *s = awkward_summary();
+  for (int table = 0; table < OPGAP_CSV_COUNT; table++) {
+    char *text = printed_csv(s, (enum opgap_csv_table)table);
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++)
+      ck_assert_msg(*at == '\n' || *at == '\r' || (*at >= 0x20 && *at < 0x7f), "table %d, byte %02x", table, *at);
+    free(text);
+  }
+  char *text = printed_csv(s, OPGAP_CSV_PROCESSES);
+  ck_assert_ptr_nonnull(strstr(text, "\r\nprogram,\"python \"\"x\"\"\\x0a\\xff\",host,clean,100,"));
+  free(text);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_markdown_lines)
 {
   unsigned p = fake_process(100, 1, "python");
@@ -348,6 +364,7 @@ int main(void)
   tcase_add_test(tests, test_table_widths);
   tcase_add_test(tests, test_json_parses);
   tcase_add_test(tests, test_csv_quotes);
+  tcase_add_test(tests, test_csv_is_clean);
   tcase_add_test(tests, test_text_has_no_control_bytes);
   tcase_add_test(tests, test_markdown_lines);
   tcase_add_test(tests, test_markdown_escapes);
