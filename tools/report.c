@@ -247,7 +247,7 @@ static int print(const struct opgap_summary *summary, struct request *request)
   if (!request->limit_given && (request->format == FORMAT_TEXT || request->format == FORMAT_MARKDOWN))
     output->limit = 15;
   if (request->format == FORMAT_TEXT) {
-    output->width = terminal_width();
+    output->width = opgap_output_width(getenv("COLUMNS"), terminal_width());
     output->colour = want_colour();
     opgap_output_text(summary, output, stdout);
   } else if (request->format == FORMAT_MARKDOWN) {

@@ -20,8 +20,8 @@ size_t section_kernels(struct table *table, const struct opgap_summary *s, const
 {
   static const struct table_column columns[] = {
       {"Kernel", true, 60, 0}, {"Time %", false, 0, 0},    {"Total", false, 0, 0},  {"# of Calls", false, 0, 0},
-      {"Avg", false, 0, 0},    {"Min", false, 0, 1},       {"Max", false, 0, 2},    {"Grid", false, 0, 3},
-      {"Block", false, 0, 4},  {"Registers", false, 0, 6}, {"Shared", false, 0, 5},
+      {"Avg", false, 0, 1},    {"Min", false, 0, 2},       {"Max", false, 0, 3},    {"Grid", false, 0, 4},
+      {"Block", false, 0, 5},  {"Registers", false, 0, 7}, {"Shared", false, 0, 6},
   };
   const struct opgap_sum_gpu_tables *t = &s->gpu_tables;
   uint64_t total = 0;
@@ -48,8 +48,8 @@ size_t section_kernels(struct table *table, const struct opgap_summary *s, const
 size_t section_copies(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"Copy", true, 0, 0},        {"From", true, 0, 0},   {"To", true, 0, 0},    {"Async", true, 0, 1},
-      {"# of Calls", false, 0, 0}, {"Bytes", false, 0, 0}, {"Time", false, 0, 0}, {"GB/s", false, 0, 0},
+      {"Copy", true, 0, 0},        {"From", true, 0, 0},   {"To", true, 0, 0},    {"Async", true, 0, 3},
+      {"# of Calls", false, 0, 2}, {"Bytes", false, 0, 0}, {"Time", false, 0, 0}, {"GB/s", false, 0, 1},
   };
   const struct opgap_sum_gpu_tables *t = &s->gpu_tables;
   table_begin(table, columns, sizeof columns / sizeof *columns);
@@ -73,7 +73,7 @@ size_t section_copies(struct table *table, const struct opgap_summary *s, const 
 size_t section_findings(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"Rule", true, 0, 0},  {"In", true, 40, 1},    {"Times", false, 0, 0},
+      {"Rule", true, 28, 0}, {"In", true, 40, 1},    {"Times", false, 0, 0},
       {"Time", false, 0, 0}, {"Bytes", false, 0, 2}, {"Meaning", true, 90, 3},
   };
   const struct opgap_sum_gpu_tables *t = &s->gpu_tables;

@@ -31,11 +31,13 @@ void opgap_sort_ops(struct opgap_sum_op *ops, size_t count, enum opgap_sort sort
 
 struct opgap_output_options {
   size_t limit;   /* rows of a table; 0: all */
-  unsigned width; /* columns of the terminal; 0: no limit */
+  unsigned width; /* columns of the terminal; 0: no limit; tables fit from 60 on */
   bool colour;
   enum opgap_sort sort;
 };
 
+/* Width of the output: `columns` (the variable COLUMNS) when it is a number above 0, else `terminal`. */
+unsigned opgap_output_width(const char *columns, unsigned terminal);
 void opgap_output_text(const struct opgap_summary *summary, const struct opgap_output_options *options, FILE *file);
 void opgap_output_markdown(const struct opgap_summary *summary, const struct opgap_output_options *options, FILE *file);
 /* docs/REPORT_JSON.md.  The caller frees it with free(); NULL when out of memory. */

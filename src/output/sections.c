@@ -116,8 +116,8 @@ size_t section_ops(struct table *table, const struct opgap_summary *s, const str
 size_t section_calls(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"Call", true, 28, 0},       {"In", true, 0, 0},     {"Time", false, 0, 0},   {"Time avg", false, 0, 3},
-      {"# of Calls", false, 0, 0}, {"Bytes", false, 0, 2}, {"Failed", false, 0, 1},
+      {"Call", true, 28, 0},       {"In", true, 20, 1},    {"Time", false, 0, 0},   {"Time avg", false, 0, 4},
+      {"# of Calls", false, 0, 0}, {"Bytes", false, 0, 3}, {"Failed", false, 0, 2},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown(s->call_count, o); i++) {
@@ -136,7 +136,7 @@ size_t section_calls(struct table *table, const struct opgap_summary *s, const s
 size_t section_causes(struct table *table, const struct opgap_sum_cause *causes, size_t count, uint64_t total,
                       const struct opgap_output_options *o)
 {
-  static const struct table_column columns[] = {{"Cause", true, 0, 0},
+  static const struct table_column columns[] = {{"Cause", true, 36, 0},
                                                 {"What", true, 70, 0},
                                                 {"Time", false, 0, 0},
                                                 {"Share", false, 0, 0},
@@ -155,7 +155,7 @@ size_t section_causes(struct table *table, const struct opgap_sum_cause *causes,
 size_t section_cause_sums(struct table *table, const struct opgap_sum_cause *causes, size_t count, uint64_t total)
 {
   static const struct table_column columns[] = {
-      {"Cause", true, 0, 0}, {"Time", false, 0, 0}, {"Share", false, 0, 0}, {"", true, 0, 0}};
+      {"Cause", true, 36, 0}, {"Time", false, 0, 0}, {"Share", false, 0, 0}, {"", true, 0, 1}};
   uint64_t sums[OPGAP_CAUSE_COUNT] = {0};
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < count; i++)
@@ -195,8 +195,8 @@ static void cause_cells(struct table *table, const struct opgap_sum_cause *cause
 size_t section_thread_gaps(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"At", false, 0, 1}, {"Duration", false, 0, 0}, {"In", true, 0, 5},     {"Call", true, 0, 0},
-      {"Op", true, 24, 6}, {"Cause", true, 0, 0},     {"What", true, 110, 0},
+      {"At", false, 0, 2}, {"Duration", false, 0, 0}, {"In", true, 0, 5},     {"Call", true, 28, 1},
+      {"Op", true, 24, 6}, {"Cause", true, 36, 0},    {"What", true, 110, 0},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown(s->gaps.thread_listed, o); i++) {
@@ -215,7 +215,7 @@ size_t section_gpu_gaps(struct table *table, const struct opgap_summary *s, cons
 {
   static const struct table_column columns[] = {
       {"At", false, 0, 1},       {"Duration", false, 0, 0}, {"GPU", false, 0, 3},
-      {"Ended by", true, 40, 2}, {"Cause", true, 0, 0},     {"What", true, 90, 0},
+      {"Ended by", true, 40, 2}, {"Cause", true, 36, 0},    {"What", true, 90, 0},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown(s->gaps.gpu_listed, o); i++) {
@@ -297,8 +297,8 @@ static size_t gather_folders(struct folder *folders, const struct opgap_sum_file
 size_t section_folders(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"Folder", true, 70, 0},     {"Time", false, 0, 0},  {"Files", false, 0, 0},
-      {"# of Calls", false, 0, 0}, {"Bytes", false, 0, 0}, {"MB/s", false, 0, 1},
+      {"Folder", true, 70, 0},     {"Time", false, 0, 0},  {"Files", false, 0, 1},
+      {"# of Calls", false, 0, 0}, {"Bytes", false, 0, 0}, {"MB/s", false, 0, 2},
   };
   const struct opgap_sum_file **files = opgap_xcalloc(s->file_count, sizeof *files);
   struct folder *folders = opgap_xcalloc(s->file_count, sizeof *folders);
@@ -323,8 +323,8 @@ size_t section_folders(struct table *table, const struct opgap_summary *s, const
 size_t section_files(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"File", true, 70, 0},  {"Operation", true, 0, 0}, {"Time", false, 0, 0},   {"# of Calls", false, 0, 0},
-      {"Bytes", false, 0, 0}, {"MB/s", false, 0, 1},     {"Failed", false, 0, 3}, {"Processes", false, 0, 2},
+      {"File", true, 70, 0},  {"Operation", true, 0, 0}, {"Time", false, 0, 0},   {"# of Calls", false, 0, 1},
+      {"Bytes", false, 0, 0}, {"MB/s", false, 0, 2},     {"Failed", false, 0, 4}, {"Processes", false, 0, 3},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown(s->file_count, o); i++) {
@@ -343,8 +343,14 @@ size_t section_files(struct table *table, const struct opgap_summary *s, const s
 size_t section_locks(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"Lock", true, 0, 0},        {"Waited in", true, 0, 0}, {"Wait", false, 0, 0},           {"Longest", false, 0, 2},
-      {"# of Waits", false, 0, 0}, {"Threads", false, 0, 3},  {"Mostly held by", true, 40, 1}, {"PID", false, 0, 4},
+      {"Lock", true, 0, 0},
+      {"Waited in", true, 28, 0},
+      {"Wait", false, 0, 0},
+      {"Longest", false, 0, 2},
+      {"# of Waits", false, 0, 0},
+      {"Threads", false, 0, 3},
+      {"Mostly held by", true, 40, 1},
+      {"PID", false, 0, 4},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown(s->lock_count, o); i++) {
@@ -374,11 +380,11 @@ static void ended_cell(struct table *table, const struct opgap_sum_process *p)
 size_t section_processes(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"PID", false, 0, 0},         {"Role", true, 0, 0},    {"Life", false, 0, 0},
-      {"Threads", false, 0, 4},     {"In ops", false, 0, 2}, {"Blocked (main)", false, 0, 1},
-      {"File time", false, 0, 3},   {"Read", false, 0, 5},   {"Written", false, 0, 6},
-      {"Allocations", false, 0, 7}, {"RSS", false, 0, 8},    {"Records", false, 0, 9},
-      {"Lost", false, 0, 0},        {"End", true, 0, 0},
+      {"PID", false, 0, 0},         {"Role", true, 28, 0},   {"Life", false, 0, 1},
+      {"Threads", false, 0, 5},     {"In ops", false, 0, 3}, {"Blocked (main)", false, 0, 2},
+      {"File time", false, 0, 4},   {"Read", false, 0, 6},   {"Written", false, 0, 7},
+      {"Allocations", false, 0, 8}, {"RSS", false, 0, 9},    {"Records", false, 0, 10},
+      {"Lost", false, 0, 0},        {"End", true, 36, 0},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown(s->process_count, o); i++) {
@@ -405,8 +411,8 @@ size_t section_gpus(struct table *table, const struct opgap_summary *s, const st
 {
   static const struct table_column columns[] = {
       {"GPU", false, 0, 0},     {"Name", true, 40, 0},        {"Busy", false, 0, 0},    {"Busy %", false, 0, 0},
-      {"Kernels", false, 0, 0}, {"Collectives", false, 0, 3}, {"Exposed", false, 0, 4}, {"Memcpy", false, 0, 0},
-      {"Memset", false, 0, 5},  {"# Kernels", false, 0, 1},   {"HtoD", false, 0, 2},    {"DtoH", false, 0, 2},
+      {"Kernels", false, 0, 0}, {"Collectives", false, 0, 3}, {"Exposed", false, 0, 4}, {"Memcpy", false, 0, 1},
+      {"Memset", false, 0, 5},  {"# Kernels", false, 0, 2},   {"HtoD", false, 0, 3},    {"DtoH", false, 0, 3},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown(s->gpu_count, o); i++) {
@@ -430,7 +436,7 @@ size_t section_gpus(struct table *table, const struct opgap_summary *s, const st
 size_t section_breakdown(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"Part", true, 0, 0}, {"Per step", false, 0, 0}, {"Share", false, 0, 0}, {"", true, 0, 0}};
+      {"Part", true, 0, 0}, {"Per step", false, 0, 0}, {"Share", false, 0, 0}, {"", true, 0, 1}};
   static const char *const names[OPGAP_CLASS_COUNT] = {"GPU kernels", "GPU copies", "GPU memset",    "Communication",
                                                        "CUDA calls",  "DataLoader", "Framework ops", "Other (Python)"};
   uint64_t total = 0;

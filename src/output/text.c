@@ -481,6 +481,15 @@ static void print(const struct page *p)
   locks(p);
 }
 
+unsigned opgap_output_width(const char *columns, unsigned terminal)
+{
+  char *end;
+  if (columns == NULL || columns[0] < '0' || columns[0] > '9')
+    return terminal;
+  unsigned long width = strtoul(columns, &end, 10);
+  return *end == '\0' && width > 0 && width <= 100000 ? (unsigned)width : terminal;
+}
+
 void opgap_output_text(const struct opgap_summary *summary, const struct opgap_output_options *options, FILE *file)
 {
   print(&(struct page){summary, options, file, false});

@@ -341,6 +341,164 @@ START_TEST(test_markdown_ends_tables)
 }
 END_TEST
 
+START_TEST(test_output_width)
+{
+  ck_assert_uint_eq(opgap_output_width(NULL, 100), 100);
+  ck_assert_uint_eq(opgap_output_width("", 100), 100);
+  ck_assert_uint_eq(opgap_output_width("60", 100), 60);
+  ck_assert_uint_eq(opgap_output_width("60", 0), 60); /* a pipe */
+  ck_assert_uint_eq(opgap_output_width("0", 100), 100);
+  ck_assert_uint_eq(opgap_output_width("-5", 100), 100);
+  ck_assert_uint_eq(opgap_output_width("60x", 100), 100);
+}
+END_TEST
+
+static void assert_lines_fit(const char *text, unsigned width)
+{
+  for (const char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1)
+    ck_assert_msg((unsigned)(end - line) <= width, "%d columns: %.*s", (int)(end - line), (int)(end - line), line);
+}
+
+/* Rows of every table, each as wide as real ones get. */
+static struct opgap_summary wide_summary(void)
+{
+  static struct opgap_sum_op op = {"aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+                                   OPGAP_OP_TORCH,
+                                   OPGAP_ROLE_WORKER,
+                                   123456789,
+                                   123456789012,
+                                   123456789012,
+                                   123456789012,
+                                   123456789012,
+                                   123456789012,
+                                   123456789,
+                                   123456789012,
+                                   false,
+                                   "/home/someone/project/models/attention.py:1234 forward",
+                                   12};
+  static struct opgap_sum_call call = {
+      "pthread_cond_timedwait", "sync", OPGAP_ROLE_WORKER, true, 123456789, 123456789012, 123456, 123456789012, true};
+  static struct opgap_sum_cause cause = {OPGAP_CAUSE_DEVICE, "DataLoader worker 12: reading /data/train/images/12.png",
+                                         123456789012, 123456};
+  static struct opgap_sum_thread_gap gap = {.thread = "pt_data_worker",
+                                            .process = "DataLoader worker 12",
+                                            .start_ns = 123456789012,
+                                            .duration_ns = 123456789012,
+                                            .call = "pthread_cond_timedwait",
+                                            .op = "enumerate(DataLoader)#_Multi.__next__",
+                                            .cause_count = 1,
+                                            .causes = &cause};
+  static struct opgap_sum_gpu_gap gpu_gap = {.start_ns = 123456789012,
+                                             .duration_ns = 123456789012,
+                                             .next = "ampere_sgemm_128x64_tn_of_some_library_kernel",
+                                             .cause_count = 1,
+                                             .causes = &cause};
+  static struct opgap_sum_file file = {"/home/someone/data/imagenet/train/n01440764/n01440764_10026.JPEG",
+                                       "write",
+                                       123456789,
+                                       123456789012,
+                                       123456789012,
+                                       1234,
+                                       128};
+  static struct opgap_sum_lock lock = {1234567,
+                                       "pthread_rwlock_timedwrlock",
+                                       0x7fffdeadbeef,
+                                       123456789,
+                                       123456789012,
+                                       123456789012,
+                                       128,
+                                       "DataLoader worker 12, thread pt_data_pin"};
+  static struct opgap_sum_process process = {
+      .pid = 1234567,
+      .role = OPGAP_ROLE_WORKER,
+      .role_label = "DataLoader worker 123",
+      .host = "a-host-with-a-name",
+      .command = "python train.py --epochs 100 --batch-size 256 --workers 16 --learning-rate 0.1",
+      .threads = 128,
+      .end_ns = 12345678901234,
+      .ended = "killed",
+      .open_call = "pthread_cond_timedwait",
+      .open_op = "",
+      .kill_safe = true,
+      .complete = true,
+      .records = 123456789012,
+      .lost_records = 123456,
+      .rss_bytes = 123456789012};
+  static struct opgap_sum_gpu device = {.device = 12,
+                                        .name = "NVIDIA H200 NVL 141GB HBM3e in a long name",
+                                        .host = "h",
+                                        .busy_ns = 123456789012,
+                                        .kernel_ns = 123456789012,
+                                        .memcpy_ns = 123456789012,
+                                        .memset_ns = 123456789012,
+                                        .span_ns = 123456789012,
+                                        .kernels = 123456789};
+  static struct opgap_sum_kernel kernel = {.name = "void at::native::vectorized_elementwise_kernel<4, add>(int)",
+                                           .calls = 123456789,
+                                           .total_ns = 123456789012,
+                                           .min_ns = 123456789012,
+                                           .max_ns = 123456789012,
+                                           .grid = {65535, 1024, 64},
+                                           .block = {1024, 1, 1}};
+  static struct opgap_sum_copy copy = {"HtoD", "pageable", "device array", true, 123456789, 123456789012, 123456789012};
+  static struct opgap_sum_finding finding = {OPGAP_FINDING_MEMCPY_ASYNC, "Optimizer.step#SomeOptimizer.step", 123456789,
+                                             123456789012, 123456789012};
+  return (struct opgap_summary){.path = "trace.opgap",
+                                .complete = true,
+                                .has_gpu = true,
+                                .gpu_status = "ok",
+                                .window_end_ns = OPGAP_UNKNOWN,
+                                .processes = &process,
+                                .process_count = 1,
+                                .ops = &op,
+                                .op_count = 1,
+                                .calls = &call,
+                                .call_count = 1,
+                                .files = &file,
+                                .file_count = 1,
+                                .locks = &lock,
+                                .lock_count = 1,
+                                .gpus = &device,
+                                .gpu_count = 1,
+                                .gpu_tables = {.kernel_count = 1,
+                                               .copy_count = 1,
+                                               .finding_count = 1,
+                                               .kernels = &kernel,
+                                               .copies = &copy,
+                                               .findings = &finding},
+                                .steps = {.source = "none"},
+                                .breakdown = {.steps = 3, .class_ns = {123456789012}},
+                                .gaps = {.thread_count = 1,
+                                         .gpu_count = 1,
+                                         .thread_ns = 123456789012,
+                                         .gpu_ns = 123456789012,
+                                         .thread_listed = 1,
+                                         .gpu_listed = 1,
+                                         .threads = &gap,
+                                         .gpus = &gpu_gap,
+                                         .thread_cause_count = 1,
+                                         .gpu_cause_count = 1,
+                                         .thread_by_cause = &cause,
+                                         .gpu_by_cause = &cause}};
+}
+
+START_TEST(test_report_fits_terminals)
+{
+  struct opgap_summary s = wide_summary();
+  for (unsigned width = 60; width <= 200; width++) {
+    char *text = print_with(opgap_output_text, &s, width);
+    assert_lines_fit(text, width);
+    free(text);
+  }
+  char *text = print_with(opgap_output_text, &s, 100); /* wide enough for the bars */
+  ck_assert_ptr_nonnull(strstr(text, "  GPU kernels   41.152s  100.00%  ########################################\n"));
+  free(text);
+  text = print_with(opgap_output_text, &s, 60);
+  ck_assert_ptr_nonnull(strstr(text, "\n  Part         Per step    Share\n"));
+  free(text);
+}
+END_TEST
+
 START_TEST(test_sort_names)
 {
   ck_assert_int_eq(opgap_sort_parse("self_cpu_time_total"), OPGAP_SORT_SELF_CPU);
@@ -369,6 +527,8 @@ int main(void)
   tcase_add_test(tests, test_markdown_lines);
   tcase_add_test(tests, test_markdown_escapes);
   tcase_add_test(tests, test_markdown_ends_tables);
+  tcase_add_test(tests, test_output_width);
+  tcase_add_test(tests, test_report_fits_terminals);
   tcase_add_test(tests, test_sort_names);
   tcase_add_test(tests, test_source_locations);
   tcase_add_test(tests, test_no_source_locations);
