@@ -1,6 +1,11 @@
 /* Where the time of each step went, on the trainer's main thread and its GPU: every instant belongs to the first class
  * that matches (Kernel > Memcpy > Memset > Communication > Runtime > DataLoader > CPU exec > Other).
  *
+ * What the main thread waited for the network outside of all classes, or inside a framework op, is communication too.
+ * Its other waits outside of all classes stay in Other, and are also summed by their causes for the verdict.  The
+ * causes of one wait are laid one after the other, so where a step or an op cuts a wait of several causes the split is
+ * approximate; sums are not.
+ *
  * Intervals of each class are kept until the step that they lie in is summed, SETTLE_NS after its end; a process
  * without steps keeps the last INTERVAL_LIMIT. */
 #include "analysis/internal.h"
@@ -12,16 +17,24 @@
 
 struct step_classes {
   uint64_t ns[OPGAP_CLASS_COUNT];
+  uint64_t wait_ns[OPGAP_CAUSE_COUNT]; /* parts of ns[OPGAP_CLASS_OTHER] */
+};
+
+struct wait {
+  uint64_t start, end;
+  enum opgap_cause cause;
 };
 
 struct breakdown_process {
   struct intervals class_[OPGAP_CLASS_OTHER];
+  VEC(struct wait) waits; /* by start */
   enum step_source source;
   VEC(struct step_classes) steps; /* one a step of the source, in order */
 };
 
 struct breakdown_state {
-  struct breakdown_process *at; /* by process */
+  struct breakdown_process *at;        /* by process */
+  uint64_t wait_ns[OPGAP_CAUSE_COUNT]; /* of the steps summed */
 };
 
 const char *opgap_class_name(enum opgap_class class_)
@@ -73,6 +86,40 @@ void breakdown_gpu(struct analysis *a, unsigned process, enum opgap_class class_
   add(a, process, class_, start, end);
 }
 
+static void drop_waits(struct breakdown_process *b, size_t count)
+{
+  if (count == 0)
+    return;
+  memmove(b->waits.at, b->waits.at + count, (b->waits.count - count) * sizeof *b->waits.at);
+  b->waits.count -= count;
+}
+
+static void insert_wait(struct breakdown_process *b, struct wait wait)
+{
+  if (b->waits.count >= INTERVAL_LIMIT)
+    drop_waits(b, INTERVAL_LIMIT / 2);
+  VEC_PUSH(&b->waits);
+  size_t at = b->waits.count - 1;
+  for (; at > 0 && b->waits.at[at - 1].start > wait.start; at--)
+    b->waits.at[at] = b->waits.at[at - 1];
+  b->waits.at[at] = wait;
+}
+
+void breakdown_wait(struct analysis *a, unsigned process, uint64_t start, const struct causes *causes)
+{
+  struct breakdown_process *b = process_of(a, process);
+  for (unsigned i = 0; i < causes->count; i++) {
+    const struct cause_row *row = &causes->at[i];
+    insert_wait(b, (struct wait){start, start + row->ns, (enum opgap_cause)row->key.cause});
+    start += row->ns;
+  }
+}
+
+uint64_t breakdown_wait_ns(const struct analysis *a, enum opgap_cause cause)
+{
+  return a->breakdown ? a->breakdown->wait_ns[cause] : 0;
+}
+
 /* cover becomes the union of cover and the part of iv in [start, end]; returns its length. */
 static uint64_t unite(struct intervals *cover, const struct intervals *iv, uint64_t start, uint64_t end)
 {
@@ -107,18 +154,64 @@ static uint64_t unite(struct intervals *cover, const struct intervals *iv, uint6
   return length;
 }
 
+/* Adds by cause the time of waits in [start, end) that lies outside `cover`. */
+static void waits_outside(const struct breakdown_process *b, const struct intervals *cover, uint64_t start,
+                          uint64_t end, uint64_t ns[OPGAP_CAUSE_COUNT])
+{
+  uint64_t at = start; /* time before it is done */
+  size_t k = 0;
+  for (size_t i = 0; i < b->waits.count && b->waits.at[i].start < end; i++) {
+    const struct wait *wait = &b->waits.at[i];
+    uint64_t until = wait->end < end ? wait->end : end;
+    at = wait->start > at ? wait->start : at;
+    while (at < until) {
+      while (k < cover->v.count && cover->v.at[k].end <= at)
+        k++;
+      const struct interval *next = k < cover->v.count && cover->v.at[k].start < until ? &cover->v.at[k] : NULL;
+      uint64_t open = next == NULL ? until : next->start;
+      if (open > at)
+        ns[wait->cause] += open - at;
+      at = next == NULL ? until : next->end;
+    }
+  }
+}
+
+static void forget_waits(struct breakdown_process *b, uint64_t end)
+{
+  size_t gone = 0;
+  while (gone < b->waits.count && b->waits.at[gone].end <= end)
+    gone++;
+  drop_waits(b, gone);
+}
+
+/* Communication inside framework ops and outside of all classes becomes communication. */
+static void move_communication(struct step_classes *step, uint64_t all)
+{
+  uint64_t outside = step->wait_ns[OPGAP_CAUSE_COMMUNICATION];
+  step->ns[OPGAP_CLASS_COMMUNICATION] += all;
+  step->ns[OPGAP_CLASS_CPU_EXEC] -= all - outside;
+  step->ns[OPGAP_CLASS_OTHER] -= outside;
+  step->wait_ns[OPGAP_CAUSE_COMMUNICATION] = 0;
+}
+
 static void sum_step(struct breakdown_process *b, uint64_t start, uint64_t end)
 {
+  uint64_t outside_gpu[OPGAP_CAUSE_COUNT] = {0}; /* outside of all classes before CPU_EXEC */
   struct step_classes *step = VEC_PUSH(&b->steps);
   struct intervals cover = {0};
   uint64_t covered = 0;
   for (int c = 0; c < OPGAP_CLASS_OTHER; c++) {
+    if (c == OPGAP_CLASS_CPU_EXEC)
+      waits_outside(b, &cover, start, end, outside_gpu);
     uint64_t now = unite(&cover, &b->class_[c], start, end);
     step->ns[c] = now - covered;
     covered = now;
     intervals_drop_before(&b->class_[c], start);
   }
   step->ns[OPGAP_CLASS_OTHER] = end - start - covered;
+  waits_outside(b, &cover, start, end, step->wait_ns);
+  move_communication(step, outside_gpu[OPGAP_CAUSE_COMMUNICATION]);
+  forget_waits(b, end);
   VEC_FREE(&cover.v);
 }
 
@@ -144,7 +237,11 @@ static void sum_steps(struct analysis *a, unsigned process, uint64_t until)
 
 void breakdown_step(struct analysis *a, unsigned process)
 {
-  sum_steps(a, process, a->now > SETTLE_NS ? a->now - SETTLE_NS : 0);
+  uint64_t until = a->now > SETTLE_NS ? a->now - SETTLE_NS : 0;
+  if (a->steps_only)
+    return;
+  gaps_settle(a, until); /* the step's waits are explained */
+  sum_steps(a, process, until);
 }
 
 void breakdown_finish(struct analysis *a)
@@ -167,6 +264,8 @@ void breakdown_finish(struct analysis *a)
     sum->steps++;
     for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
       sum->class_ns[c] += b->steps.at[i].ns[c];
+    for (int c = 0; c < OPGAP_CAUSE_COUNT; c++)
+      a->breakdown->wait_ns[c] += b->steps.at[i].wait_ns[c];
   }
 }
 
@@ -178,6 +277,7 @@ void breakdown_close(struct analysis *a)
     struct breakdown_process *b = &a->breakdown->at[i];
     for (int c = 0; c < OPGAP_CLASS_OTHER; c++)
       VEC_FREE(&b->class_[c].v);
+    VEC_FREE(&b->waits);
     VEC_FREE(&b->steps);
   }
   free(a->breakdown->at);

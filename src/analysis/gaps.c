@@ -56,6 +56,25 @@ void gaps_push(struct analysis *a, struct gap gap)
   *VEC_PUSH(&a->pending) = gap;
 }
 
+/* Collectives run as ops of their backend's threads: who waits for such an op waits for the network. */
+static void name_communication(struct analysis *a, struct causes *causes)
+{
+  for (unsigned i = 0; i < causes->count; i++) {
+    struct cause_key *key = &causes->at[i].key;
+    if (key->cause == OPGAP_CAUSE_DISPATCH && key->doing == DOING_OP && analysis_name_flags(a, key->name) & NAME_COMM)
+      key->cause = OPGAP_CAUSE_COMMUNICATION;
+  }
+}
+
+/* A wait that is too short to be a gap is explained at once, by what is known when it ends. */
+static void explain_short_wait(struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  struct causes causes = {0};
+  blame_thread(a, t, t, r->start_ns, r->end_ns, &causes);
+  name_communication(a, &causes);
+  breakdown_wait(a, t->process, r->start_ns, &causes);
+}
+
 void gaps_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
@@ -64,8 +83,12 @@ void gaps_call(struct analysis *a, struct thread *t, const struct hook *hook, co
   if (!watched(a, t))
     return;
   t->blocked_ns += ns;
-  if (ns < a->options.thread_min_gap_ns || !analysis_in_window(a, r->end_ns))
+  if (!analysis_in_window(a, r->end_ns))
     return;
+  if (ns < a->options.thread_min_gap_ns) {
+    explain_short_wait(a, t, r);
+    return;
+  }
   struct gap gap = {.start = r->start_ns,
                     .end = r->end_ns,
                     .thread = (uint32_t)(t - a->threads),
@@ -217,6 +240,8 @@ static void explain_thread_gap(struct analysis *a, struct gap *gap)
   if (gap->op == 0)
     gap->op = op_around(t, gap);
   name_startup(t, gap, &causes);
+  name_communication(a, &causes);
+  breakdown_wait(a, gap->process, gap->start, &causes);
   gaps_table_add(a, &a->thread_gaps[gap->process], gap, &causes);
 }
 

@@ -447,6 +447,10 @@ void gpu_explain(struct analysis *a, struct gap *gap);
 /* breakdown.c: classes of step time on the trainer's main thread */
 void breakdown_op(struct analysis *a, struct thread *t, uint32_t flags, bool framework, const struct opgap_record *r);
 void breakdown_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
+/* A wait of a main thread and its causes, once they are known; waits may come out of order. */
+void breakdown_wait(struct analysis *a, unsigned process, uint64_t start, const struct causes *causes);
+/* Of the class "other": what the main thread waited for because of this cause. */
+uint64_t breakdown_wait_ns(const struct analysis *a, enum opgap_cause cause);
 void breakdown_gpu(struct analysis *a, unsigned process, enum opgap_class class_, uint64_t start, uint64_t end);
 void breakdown_step(struct analysis *a, unsigned process);
 void breakdown_finish(struct analysis *a);

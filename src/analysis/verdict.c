@@ -4,7 +4,9 @@
  *   with a GPU     collectives not hidden by computation >= 20 % of the time: communication
  *                  kernels >= 70 %: kernels; copies >= 20 %: memory
  *                  else the largest cause of GPU idle time: data loading, communication, or CPU dispatch
- *   without        __next__ >= 20 %: data loading; collectives >= 20 %: communication
+ *   without        the largest of these that is >= 20 %: __next__ and calls on files: data loading; collectives and
+ *                  waits for the network: communication; other waits of the main thread outside ops (sleep, locks,
+ *                  child processes, other threads), if more than ops: undecided, as the trace cannot say what for
  *                  else ops: CPU dispatch if an op takes less than 20 us on average, or Python between ops is more than
  *                  the ops themselves; CPU compute otherwise
  * Confidence: high from 50 % of the time on, medium from 30 %, low below. */
@@ -76,6 +78,38 @@ static unsigned workers_at_once(const struct opgap_summary *s)
   return (unsigned)(most + 1);
 }
 
+/* A wait of the main thread outside ops that is neither data loading nor communication.  Ops of other threads that it
+ * waited for are work, not a wait. */
+static bool is_wait(int cause)
+{
+  return cause != OPGAP_CAUSE_DATA_LOADING && cause != OPGAP_CAUSE_COMMUNICATION && cause != OPGAP_CAUSE_FILE_IO &&
+         cause != OPGAP_CAUSE_DISPATCH;
+}
+
+static uint64_t wait_total(const struct analysis *a, enum opgap_cause *largest)
+{
+  uint64_t sum = 0, most = 0;
+  *largest = OPGAP_CAUSE_UNKNOWN;
+  for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
+    uint64_t ns = is_wait(c) ? breakdown_wait_ns(a, (enum opgap_cause)c) : 0;
+    sum += ns;
+    if (ns > most) {
+      most = ns;
+      *largest = (enum opgap_cause)c;
+    }
+  }
+  return sum;
+}
+
+/* As evidence: a wait's cause is the name of what another thread did meanwhile. */
+static const char *wait_name(int cause)
+{
+  return cause == OPGAP_CAUSE_PYTHON     ? "waiting for code of another thread"
+         : cause == OPGAP_CAUSE_DISPATCH ? "waiting for ops of another thread"
+         : cause == OPGAP_CAUSE_UNKNOWN  ? "waiting, cause unknown"
+                                         : opgap_cause_name((enum opgap_cause)cause);
+}
+
 /* What workers did while they were waited for: reading or computing. */
 static uint64_t detail_total(const struct opgap_summary *s, const char *word)
 {
@@ -94,6 +128,12 @@ static void remedies_data_loading(struct draft *d)
   uint64_t reading = detail_total(s, "reading") + detail_total(s, "opening");
   uint64_t decoding = detail_total(s, "decoding or augmenting") + detail_total(s, "in framework ops");
   uint64_t inside = s->breakdown.class_ns[OPGAP_CLASS_DATALOADER];
+  uint64_t files = breakdown_wait_ns(d->a, OPGAP_CAUSE_FILE_IO); /* outside of the DataLoader */
+  if (files > inside) {
+    remedy(d, "Read ahead of the step: let a DataLoader with num_workers=2 or more do it, or write in the background.");
+    remedy(d, "Use fewer, larger files (packed shards) on a faster disk or in memory; sync less often.");
+    return;
+  }
   if (workers == 0) /* the training process decodes: that is no gap */
     decoding = inside > reading ? inside - reading : 0;
   if (workers == 0)
@@ -149,21 +189,57 @@ static void remedies_compute(struct draft *d)
   remedy(d, "The ops are the work itself: a faster device, or a smaller model, is the next step.");
 }
 
+static void remedies_wait(struct draft *d, enum opgap_cause cause)
+{
+  switch (cause) {
+  case OPGAP_CAUSE_SLEEP:
+    remedy(d, "Take the sleep out of the step, or wait for the event itself instead of polling with sleep.");
+    break;
+  case OPGAP_CAUSE_CHILD:
+    remedy(d, "Start child processes ahead or outside of the step, and collect their results later.");
+    break;
+  case OPGAP_CAUSE_LOCK:
+    remedy(d, "Hold the lock for less time, or prepare what it protects outside of the step: see the table of locks.");
+    break;
+  case OPGAP_CAUSE_GIL:
+    remedy(d, "Move the Python work of other threads into processes: they hold the GIL that the step waits for.");
+    break;
+  default:
+    remedy(d, "See the longest idle gaps: they name the call that waited and what it waited for.");
+  }
+}
+
+static void evidence_wait(struct draft *d, enum opgap_cause cause, double wait, uint64_t total)
+{
+  evidence(d, opgap_pool_printf(
+                  d->a->pool, "The main thread waited outside ops for %.1f %% of step time, most of it (%.1f %%): %s.",
+                  100 * wait, 100 * share(breakdown_wait_ns(d->a, cause), total), wait_name(cause)));
+}
+
+/* One part of a list of shares; parts that would read 0.0 % are left out. */
+static int list_share(char *text, size_t size, int at, uint64_t ns, uint64_t total, const char *name)
+{
+  if (share(ns, total) < 0.0005 || (size_t)at >= size)
+    return at;
+  return at + snprintf(text + at, size - (size_t)at, "%s %.1f %% %s", text[at - 1] == ':' ? "" : ",",
+                       100 * share(ns, total), name);
+}
+
 static void evidence_classes(struct draft *d, uint64_t total)
 {
   static const char *const names[OPGAP_CLASS_COUNT] = {"GPU kernels", "GPU copies", "GPU memset",    "communication",
                                                        "CUDA calls",  "DataLoader", "framework ops", "other (Python)"};
   const struct opgap_summary *s = d->a->summary;
-  char text[512];
+  char text[1024];
+  uint64_t waits = 0;
   int at = snprintf(text, sizeof text, "Of the time of %zu steps:", s->breakdown.steps);
-  bool first = true;
-  for (int c = 0; c < OPGAP_CLASS_COUNT; c++) {
-    if (s->breakdown.class_ns[c] == 0)
-      continue;
-    at += snprintf(text + at, sizeof text - (size_t)at, "%s %.1f %% %s", first ? "" : ",",
-                   100 * share(s->breakdown.class_ns[c], total), names[c]);
-    first = false;
+  for (int c = 0; c < OPGAP_CLASS_OTHER; c++)
+    at = list_share(text, sizeof text, at, s->breakdown.class_ns[c], total, names[c]);
+  for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
+    waits += breakdown_wait_ns(d->a, (enum opgap_cause)c);
+    at = list_share(text, sizeof text, at, breakdown_wait_ns(d->a, (enum opgap_cause)c), total, wait_name(c));
   }
+  list_share(text, sizeof text, at, s->breakdown.class_ns[OPGAP_CLASS_OTHER] - waits, total, names[OPGAP_CLASS_OTHER]);
   evidence(d, opgap_pool_printf(d->a->pool, "%s.", text));
 }
 
@@ -220,18 +296,26 @@ static uint64_t mean_op(const struct opgap_summary *s)
 static void judge_cpu(struct draft *d, uint64_t total)
 {
   const struct opgap_summary *s = d->a->summary;
-  double loading = share(s->breakdown.class_ns[OPGAP_CLASS_DATALOADER], total);
+  enum opgap_cause cause;
+  uint64_t waits = wait_total(d->a, &cause), files = breakdown_wait_ns(d->a, OPGAP_CAUSE_FILE_IO);
+  uint64_t threads = breakdown_wait_ns(d->a, OPGAP_CAUSE_DISPATCH), others = s->breakdown.class_ns[OPGAP_CLASS_OTHER];
+  double wait = share(waits, total);
+  double loading = share(s->breakdown.class_ns[OPGAP_CLASS_DATALOADER] + files, total);
   double communication = share(s->breakdown.class_ns[OPGAP_CLASS_COMMUNICATION], total);
-  double ops = share(s->breakdown.class_ns[OPGAP_CLASS_CPU_EXEC], total);
-  double other = share(s->breakdown.class_ns[OPGAP_CLASS_OTHER], total);
+  double ops = share(s->breakdown.class_ns[OPGAP_CLASS_CPU_EXEC] + threads, total);
+  double other = share(others - waits - files - threads, total);
   uint64_t mean = mean_op(s);
-  if (loading >= 0.2 && loading >= communication) {
+  if (wait >= 0.05)
+    evidence_wait(d, cause, wait, total);
+  if (loading >= 0.2 && loading >= communication && loading >= wait) {
     decide(d, OPGAP_BOUND_DATA_LOADING, loading);
     evidence_gaps(d);
     remedies_data_loading(d);
-  } else if (communication >= 0.2) {
+  } else if (communication >= 0.2 && communication >= wait) {
     decide(d, OPGAP_BOUND_COMMUNICATION, communication);
     remedies_communication(d);
+  } else if (wait >= 0.2 && wait >= ops) {
+    remedies_wait(d, cause);
   } else if (mean > 0 && (mean < 20000 || other > ops)) {
     decide(d, OPGAP_BOUND_CPU_DISPATCH, ops + other);
     evidence(d, opgap_pool_printf(d->a->pool, "A framework op takes %.1f us on average.", (double)mean / 1e3));

@@ -262,6 +262,127 @@ START_TEST(test_optimizer_steps)
 }
 END_TEST
 
+/* Steps of 10 ms: an op of 2 ms, 7 ms free for a wait from 2100 us on, an optimizer of 500 us. */
+#define WAITING_STEPS 20
+
+static uint64_t waiting_step(uint64_t i)
+{
+  return 1000 + 10000 * i;
+}
+
+static void waiting_step_ops(uint64_t i)
+{
+  fake_op(p, t, 0, waiting_step(i), waiting_step(i) + 2000, "autograd::engine::evaluate_function: AddBackward0", 0, 0);
+}
+
+static void waiting_step_ends(uint64_t i)
+{
+  fake_user_op(p, t, 0, waiting_step(i) + 9300, waiting_step(i) + 9800, "Optimizer.step#SGD.step");
+}
+
+static bool has_sentence(const char **sentences, size_t count, const char *text)
+{
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(sentences[i], text) == 0)
+      return true;
+  return false;
+}
+
+START_TEST(test_sleep_in_steps_is_no_dispatch)
+{
+  for (uint64_t i = 0; i < WAITING_STEPS; i++) {
+    waiting_step_ops(i);
+    fake_call(p, t, 0, FAKE_SLEEP, waiting_step(i) + 2100, waiting_step(i) + 9100, 0, 0, 0);
+    waiting_step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->breakdown.steps, 19);
+  ck_assert_uint_eq(s->breakdown.class_ns[OPGAP_CLASS_CPU_EXEC], 19 * 2500 * US);
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_UNDECIDED);
+  ck_assert(has_sentence(s->verdict.evidence, s->verdict.evidence_count,
+                         "Of the time of 19 steps: 25.0 % framework ops, 70.0 % sleep, 5.0 % other (Python)."));
+  ck_assert(has_sentence(s->verdict.evidence, s->verdict.evidence_count,
+                         "The main thread waited outside ops for 70.0 % of step time, most of it (70.0 %): sleep."));
+  ck_assert_uint_eq(s->verdict.remedy_count, 1);
+  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "sleep"));
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_lock_in_steps_is_no_dispatch)
+{
+  unsigned second = fake_thread(p, 101, "holder");
+  for (uint64_t i = 0; i < WAITING_STEPS; i++) {
+    waiting_step_ops(i);
+    fake_call(p, second, 0, FAKE_MUTEX_UNLOCK, waiting_step(i) + 9100, waiting_step(i) + 9100, 0xabc, 0, 0);
+    fake_call(p, t, 0, FAKE_MUTEX_LOCK, waiting_step(i) + 2100, waiting_step(i) + 9100, 0xabc, 0, 0);
+    waiting_step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_UNDECIDED);
+  ck_assert(has_sentence(s->verdict.evidence, s->verdict.evidence_count,
+                         "The main thread waited outside ops for 70.0 % of step time, most of it (70.0 %): lock."));
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* Many reads, each too short to be a gap, are file I/O as one long read is. */
+START_TEST(test_reads_in_steps_are_data_loading)
+{
+  for (uint64_t i = 0; i < WAITING_STEPS; i++) {
+    waiting_step_ops(i);
+    for (uint64_t k = 0; k < 10; k++)
+      fake_file_call(p, t, 0, FAKE_READ, waiting_step(i) + 2100 + k * 500, waiting_step(i) + 2500 + k * 500, "/d/x", 9);
+    fake_file_call(p, t, 0, FAKE_READ, waiting_step(i) + 7100, waiting_step(i) + 9100, "/d/x", 9);
+    waiting_step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_DATA_LOADING);
+  ck_assert_str_eq(s->verdict.confidence, "high");
+  ck_assert(has_sentence(s->verdict.evidence, s->verdict.evidence_count,
+                         "Of the time of 19 steps: 25.0 % framework ops, 60.0 % file I/O, 15.0 % other (Python)."));
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* A socket outside ops for 6 ms, and inside an op for 1.5 of its 2 ms. */
+START_TEST(test_network_in_steps_is_communication)
+{
+  for (uint64_t i = 0; i < WAITING_STEPS; i++) {
+    fake_file_call(p, t, 1, FAKE_POLL, waiting_step(i) + 200, waiting_step(i) + 1700, "socket:[5]", 1);
+    waiting_step_ops(i);
+    fake_file_call(p, t, 0, FAKE_POLL, waiting_step(i) + 3000, waiting_step(i) + 9000, "socket:[5]", 1);
+    waiting_step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->breakdown.class_ns[OPGAP_CLASS_COMMUNICATION], 19 * 7500 * US);
+  ck_assert_uint_eq(s->breakdown.class_ns[OPGAP_CLASS_CPU_EXEC], 19 * 1000 * US);
+  ck_assert_uint_eq(s->breakdown.class_ns[OPGAP_CLASS_OTHER], 19 * 1500 * US);
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_COMMUNICATION);
+  ck_assert_str_eq(s->verdict.confidence, "high");
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* The main thread waits for a thread that runs a collective as an op. */
+START_TEST(test_wait_for_collective_is_communication)
+{
+  unsigned gloo = fake_thread(p, 101, "pt_gloo");
+  for (uint64_t i = 0; i < WAITING_STEPS; i++) {
+    waiting_step_ops(i);
+    fake_op(p, gloo, 0, waiting_step(i) + 2000, waiting_step(i) + 9000, "gloo:all_reduce", 0, 0);
+    fake_call(p, gloo, 0, FAKE_COND_SIGNAL, waiting_step(i) + 9000, waiting_step(i) + 9000, 0x77, 0, 0);
+    fake_call(p, t, 0, FAKE_COND_WAIT, waiting_step(i) + 2500, waiting_step(i) + 9010, 0x77, 0, 0);
+    waiting_step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->breakdown.class_ns[OPGAP_CLASS_COMMUNICATION], 19 * 6500 * US);
+  ck_assert_int_eq(s->gaps.thread_by_cause[0].cause, OPGAP_CAUSE_COMMUNICATION);
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_COMMUNICATION);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_two_optimizers_are_one_step)
 {
   for (uint64_t i = 0; i < 4; i++) {
@@ -713,6 +834,11 @@ int main(void)
   tcase_add_test(tests, test_files_by_operation);
   tcase_add_test(tests, test_lock_and_holder);
   tcase_add_test(tests, test_optimizer_steps);
+  tcase_add_test(tests, test_sleep_in_steps_is_no_dispatch);
+  tcase_add_test(tests, test_lock_in_steps_is_no_dispatch);
+  tcase_add_test(tests, test_reads_in_steps_are_data_loading);
+  tcase_add_test(tests, test_network_in_steps_is_communication);
+  tcase_add_test(tests, test_wait_for_collective_is_communication);
   tcase_add_test(tests, test_two_optimizers_are_one_step);
   tcase_add_test(tests, test_opgap_step_is_first_choice);
   tcase_add_test(tests, test_schedule_gap_is_no_step);
