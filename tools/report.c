@@ -37,7 +37,7 @@ static void help(void)
        "  --sort COLUMN       order of ops: self_cpu (default), total_cpu, avg, calls, blocked, allocs,\n"
        "                      alloc_bytes, self_gpu, total_gpu or name\n"
        "  --limit N           rows of each table, 0 for all (default: 15 for text and markdown, else all)\n"
-       "  --process WHO       only the process with this pid, or those whose role begins so (trainer, worker 1)\n"
+       "  --process WHO       only the process with this pid, or those whose role holds this text (worker 1)\n"
        "  --steps A:B         only the time of steps A to B, counted from 0\n"
        "  --min-gap TIME      shortest GPU gap, for example 50us or 1ms (default: 20us)\n"
        "  --min-thread-gap TIME  shortest gap of a thread (default: 1ms)\n"

@@ -11,7 +11,7 @@
 
 struct opgap_analysis_options {
   uint64_t gpu_min_gap_ns, thread_min_gap_ns; /* 0: the defaults, 20 us and 1 ms */
-  const char *process;                        /* only these: a pid or the beginning of a role label; NULL: all */
+  const char *process;                        /* only these: a pid or a part of a role label; NULL: all */
   bool steps_given;
   uint64_t first_step, last_step;                                 /* --steps A:B, counted from 0, both included */
   size_t gaps_listed;                                             /* longest gaps kept for each table; 0: 50 */

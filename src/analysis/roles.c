@@ -138,15 +138,27 @@ void roles_assign(struct analysis *a)
   free(list);
 }
 
+/* Is `wanted` a part of the label?  Whole numbers only: "rank 1" is no part of "trainer rank 12". */
+static bool in_label(const char *label, const char *wanted)
+{
+  size_t length = strlen(wanted);
+  bool begins = isdigit((unsigned char)wanted[0]), ends = length > 0 && isdigit((unsigned char)wanted[length - 1]);
+  for (const char *at = label; (at = strcasestr(at, wanted)) != NULL; at++) {
+    bool cut_before = begins && at > label && isdigit((unsigned char)at[-1]);
+    bool cut_after = ends && isdigit((unsigned char)at[length]);
+    if (!cut_before && !cut_after)
+      return true;
+  }
+  return false;
+}
+
 static bool matches(const struct process *p, const char *wanted)
 {
   char *end;
   long pid = strtol(wanted, &end, 10);
   if (*end == '\0' && end != wanted)
     return p->info->pid == pid;
-  size_t length = strlen(wanted);
-  const char *short_label = strncmp(p->label, "DataLoader ", 11) == 0 ? p->label + 11 : p->label;
-  return strncasecmp(p->label, wanted, length) == 0 || strncasecmp(short_label, wanted, length) == 0;
+  return in_label(p->label, wanted);
 }
 
 bool roles_include(struct analysis *a, char *error, size_t size)
@@ -246,9 +258,22 @@ static bool is_traced(const struct analysis *a, int32_t pid)
   return false;
 }
 
+static bool trainers_left_out(const struct analysis *a)
+{
+  unsigned trainers = 0, included = 0;
+  for (unsigned i = 0; i < a->process_count; i++)
+    if (a->processes[i].role == OPGAP_ROLE_TRAINER) {
+      trainers++;
+      included += a->processes[i].included;
+    }
+  return trainers > 0 && included == 0;
+}
+
 void roles_finish(struct analysis *a)
 {
   struct opgap_summary *s = a->summary;
+  s->process_filter = opgap_pool_string(a->pool, a->options.process ? a->options.process : "");
+  s->trainers_left_out = trainers_left_out(a);
   s->processes = opgap_pool_alloc(a->pool, a->process_count * sizeof *s->processes);
   for (unsigned i = 0; i < a->process_count; i++)
     if (a->processes[i].included)

@@ -302,6 +302,8 @@ struct opgap_summary {
   uint64_t start_ns;         /* CLOCK_MONOTONIC of time 0 of this summary */
   int64_t start_realtime_ns; /* the same moment, CLOCK_REALTIME */
   uint64_t duration_ns;
+  const char *process_filter;              /* --process; "" when all processes are covered */
+  bool trainers_left_out;                  /* there are trainers, none of them is covered */
   uint64_t window_start_ns, window_end_ns; /* what the tables cover; the whole trace unless --steps */
   struct opgap_sum_overhead overhead;
   size_t damage_count, notice_count;

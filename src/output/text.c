@@ -168,13 +168,31 @@ static void head_processes(const struct page *p)
     line(p, "ranks", "0 to %d", ranks);
 }
 
+/* Whose figures these are, with --process. */
+static void view_name(const struct opgap_summary *s, char *text, size_t size)
+{
+  size_t same = 0;
+  while (same < s->process_count && s->processes[same].role == s->processes[0].role)
+    same++;
+  if (s->process_count == 1)
+    snprintf(text, size, "%s", s->processes[0].role_label);
+  else if (same == s->process_count && same > 0)
+    snprintf(text, size, "%s", opgap_role_name(s->processes[0].role));
+  else
+    snprintf(text, size, "\"%s\"", s->process_filter);
+}
+
 static void head_steps(const struct page *p)
 {
   const struct opgap_sum_steps *steps = &p->s->steps;
   char median[32], p95[32];
   text_time(median, sizeof median, steps->median_ns);
   text_time(p95, sizeof p95, steps->p95_ns);
-  if (steps->count == 0)
+  if (steps->count == 0 && p->s->trainers_left_out) {
+    char view[256];
+    view_name(p->s, view, sizeof view);
+    line(p, "steps", "are those of the trainer; this view is of %s", view);
+  } else if (steps->count == 0)
     line(p, "steps", "none found (no Optimizer.step, opgap_step, ProfilerStep or NVTX step ranges)");
   else
     line(p, "steps", "%zu by %s: median %s, p95 %s%s", steps->count, steps->source, median, p95,
@@ -210,8 +228,9 @@ static void head(const struct page *p)
   if (s->window_start_ns > 0 || s->window_end_ns < s->duration_ns)
     line(p, "window", "%.3f s to %.3f s only", (double)s->window_start_ns / 1e9, (double)s->window_end_ns / 1e9);
   head_steps(p);
-  line(p, "records", "%s, %s lost, %s invalid", grouped(records, sizeof records, s->records),
-       grouped(lost, sizeof lost, s->lost_records), grouped(invalid, sizeof invalid, s->invalid_records));
+  line(p, "records", "%s, %s lost, %s invalid%s", grouped(records, sizeof records, s->records),
+       grouped(lost, sizeof lost, s->lost_records), grouped(invalid, sizeof invalid, s->invalid_records),
+       s->process_filter[0] ? " (of the whole trace)" : "");
   head_cost(p);
   line(p, "GPU", "%s", s->gpu_status);
   for (size_t i = 0; i < s->damage_count; i++)

@@ -444,6 +444,7 @@ static struct opgap_summary wide_summary(void)
   static struct opgap_sum_finding finding = {OPGAP_FINDING_MEMCPY_ASYNC, "Optimizer.step#SomeOptimizer.step", 123456789,
                                              123456789012, 123456789012};
   return (struct opgap_summary){.path = "trace.opgap",
+                                .process_filter = "",
                                 .complete = true,
                                 .has_gpu = true,
                                 .gpu_status = "ok",
@@ -499,6 +500,68 @@ START_TEST(test_report_fits_terminals)
 }
 END_TEST
 
+/* Ranks 0, 1 and 12, so that whole numbers matter, and a helper. */
+static void three_ranks(void)
+{
+  static const int ranks[3] = {0, 1, 12};
+  for (unsigned i = 0; i < 3; i++) {
+    unsigned p = fake_process(100 + (int)i, 1, "python train.py");
+    unsigned t = fake_thread(p, 100 + (int)i, "python");
+    fake_info(p)->rank = ranks[i];
+    for (uint64_t step = 0; step < 3; step++)
+      fake_user_op(p, t, 0, 1000 + step * 1000, 1500 + step * 1000, "Optimizer.step#SGD.step");
+  }
+  unsigned helper = fake_process(200, 100, "python -c from multiprocessing.resource_tracker import main");
+  fake_call(helper, fake_thread(helper, 200, "python"), 0, FAKE_SLEEP, 1000, 5000, 0, 0, 0);
+}
+
+static int32_t only_pid(const char *who)
+{
+  struct opgap_summary *s = fake_analyse(&(struct opgap_analysis_options){.process = who});
+  ck_assert_msg(s->process_count == 1, "%s: %zu processes", who, s->process_count);
+  int32_t pid = s->processes[0].pid;
+  opgap_summary_free(s);
+  return pid;
+}
+
+START_TEST(test_process_by_part_of_role)
+{
+  three_ranks();
+  ck_assert_int_eq(only_pid("rank 1"), 101);
+  ck_assert_int_eq(only_pid("RANK 12"), 102);
+  ck_assert_int_eq(only_pid("trainer rank 0"), 100);
+  ck_assert_int_eq(only_pid("tracker"), 200);
+  ck_assert_int_eq(only_pid("102"), 102);
+  struct opgap_summary *s = fake_analyse(&(struct opgap_analysis_options){.process = "trainer"});
+  ck_assert_uint_eq(s->process_count, 3);
+  opgap_summary_free(s);
+  char error[256] = "";
+  struct opgap_source source = fake_source();
+  ck_assert_ptr_null(
+      opgap_analyse(&source, &(struct opgap_analysis_options){.process = "rank 2"}, error, sizeof error));
+  ck_assert_ptr_nonnull(strstr(error, "no process of this trace is \"rank 2\""));
+}
+END_TEST
+
+START_TEST(test_view_without_trainer)
+{
+  three_ranks();
+  struct opgap_summary *s = fake_analyse(&(struct opgap_analysis_options){.process = "tracker"});
+  char *text = print_with(opgap_output_text, s, 0);
+  ck_assert_ptr_nonnull(strstr(text, "  steps      are those of the trainer; this view is of resource tracker\n"));
+  ck_assert_ptr_nonnull(strstr(text, "  records    10, 0 lost, 0 invalid (of the whole trace)\n"));
+  ck_assert_ptr_null(strstr(text, "none found"));
+  free(text);
+  opgap_summary_free(s);
+  s = fake_analyse(NULL);
+  text = print_with(opgap_output_text, s, 0);
+  ck_assert_ptr_nonnull(strstr(text, "  records    10, 0 lost, 0 invalid\n"));
+  ck_assert_ptr_null(strstr(text, "this view is of"));
+  free(text);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_sort_names)
 {
   ck_assert_int_eq(opgap_sort_parse("self_cpu_time_total"), OPGAP_SORT_SELF_CPU);
@@ -529,6 +592,8 @@ int main(void)
   tcase_add_test(tests, test_markdown_ends_tables);
   tcase_add_test(tests, test_output_width);
   tcase_add_test(tests, test_report_fits_terminals);
+  tcase_add_test(tests, test_process_by_part_of_role);
+  tcase_add_test(tests, test_view_without_trainer);
   tcase_add_test(tests, test_sort_names);
   tcase_add_test(tests, test_source_locations);
   tcase_add_test(tests, test_no_source_locations);
