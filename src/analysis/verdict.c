@@ -255,27 +255,50 @@ static void evidence_gaps(struct draft *d)
                   opgap_cause_name(top->cause), top->detail[0] ? ", " : "", top->detail));
 }
 
+/* Self time as the table of hot ops shows it: of ops and ranges on the CPU, or of all work on the GPU. */
+static uint64_t self_time(const struct opgap_sum_op *op, bool gpu)
+{
+  bool on_cpu = op->kind == OPGAP_OP_TORCH || op->kind == OPGAP_OP_RANGE;
+  bool on_gpu = op->kind == OPGAP_OP_KERNEL || op->kind == OPGAP_OP_MEMCPY || op->kind == OPGAP_OP_MEMSET;
+  return gpu ? (on_gpu ? op->self_gpu_ns : 0) : on_cpu ? op->self_cpu_ns : 0;
+}
+
+static bool is_next(const struct opgap_sum_op *op)
+{
+  return strncmp(op->name, "enumerate(DataLoader)#", 22) == 0;
+}
+
+static enum opgap_role shown_role(const struct opgap_summary *s)
+{
+  for (size_t i = 0; i < s->op_count; i++)
+    if (s->ops[i].role == OPGAP_ROLE_TRAINER)
+      return OPGAP_ROLE_TRAINER;
+  return OPGAP_ROLE_PROGRAM;
+}
+
+/* The top row of the table of hot ops and its Self CPU %; waiting for the DataLoader is no op to make faster. */
 static void evidence_top_op(struct draft *d, enum opgap_op_kind kind)
 {
   const struct opgap_summary *s = d->a->summary;
   const struct opgap_sum_op *top = NULL;
-  const char *what = kind == OPGAP_OP_KERNEL ? "kernel" : "op";
-  uint64_t sum = 0;
+  bool gpu = kind == OPGAP_OP_KERNEL;
+  enum opgap_role role = shown_role(s);
+  uint64_t sum = 0, next = 0;
   for (size_t i = 0; i < s->op_count; i++) {
     const struct opgap_sum_op *op = &s->ops[i];
-    uint64_t ns = kind == OPGAP_OP_KERNEL ? op->self_gpu_ns : op->self_cpu_ns;
-    if (op->kind != kind || strncmp(op->name, "enumerate(DataLoader)#", 22) == 0 ||
-        (op->role != OPGAP_ROLE_TRAINER && op->role != OPGAP_ROLE_PROGRAM))
-      continue;
+    uint64_t ns = op->role == role ? self_time(op, gpu) : 0;
     sum += ns;
-    if (top == NULL || ns > (kind == OPGAP_OP_KERNEL ? top->self_gpu_ns : top->self_cpu_ns))
+    if (is_next(op))
+      next = ns > next ? ns : next;
+    else if (ns > (top ? self_time(top, gpu) : 0) && (!gpu || op->kind == OPGAP_OP_KERNEL))
       top = op;
   }
-  if (top != NULL)
-    evidence(d, opgap_pool_printf(d->a->pool, "The costliest %s is %s: %.1f %% of the time of all %ss, %llu calls.",
-                                  what, top->name,
-                                  100 * share(kind == OPGAP_OP_KERNEL ? top->self_gpu_ns : top->self_cpu_ns, sum), what,
-                                  (unsigned long long)top->calls));
+  if (top == NULL)
+    return;
+  evidence(d, opgap_pool_printf(d->a->pool, "%s costliest %s is %s: %.2f %% of self %s time, %llu calls.",
+                                next > self_time(top, gpu) ? "Besides waiting for the DataLoader, the" : "The",
+                                gpu ? "kernel" : "op", top->name, 100 * share(self_time(top, gpu), sum),
+                                gpu ? "CUDA" : "CPU", (unsigned long long)top->calls));
 }
 
 /* Average self time of a framework op in trainers; 0 without ops. */
@@ -284,8 +307,7 @@ static uint64_t mean_op(const struct opgap_summary *s)
   uint64_t ns = 0, calls = 0;
   for (size_t i = 0; i < s->op_count; i++) {
     const struct opgap_sum_op *op = &s->ops[i];
-    if (op->kind != OPGAP_OP_TORCH || op->role == OPGAP_ROLE_WORKER ||
-        strncmp(op->name, "enumerate(DataLoader)#", 22) == 0)
+    if (op->kind != OPGAP_OP_TORCH || op->role == OPGAP_ROLE_WORKER || is_next(op))
       continue;
     ns += op->self_cpu_ns;
     calls += op->calls;

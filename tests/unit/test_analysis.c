@@ -288,6 +288,29 @@ static bool has_sentence(const char **sentences, size_t count, const char *text)
   return false;
 }
 
+/* 20 steps with 500 us of conv2d, 200 us of optimizer, and __next__ of 100 or 900 us: 8 or 16 ms in all. */
+START_TEST(test_costliest_op_is_that_of_the_table)
+{
+  training_steps(20);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert(has_sentence(s->verdict.evidence, s->verdict.evidence_count,
+                         "The costliest op is aten::conv2d: 62.50 % of self CPU time, 20 calls."));
+  opgap_summary_free(s);
+  setup();
+  for (uint64_t i = 0; i < 20; i++) {
+    uint64_t at = 1000 + 2000 * i;
+    fake_user_op(p, t, 0, at, at + 900, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+    fake_op(p, t, 0, at + 900, at + 1400, "aten::conv2d", 0, 0);
+    fake_user_op(p, t, 0, at + 1500, at + 1700, "Optimizer.step#SGD.step");
+  }
+  s = fake_analyse(NULL);
+  ck_assert(has_sentence(s->verdict.evidence, s->verdict.evidence_count,
+                         "Besides waiting for the DataLoader, the costliest op is aten::conv2d: 31.25 % of self CPU "
+                         "time, 20 calls."));
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_sleep_in_steps_is_no_dispatch)
 {
   for (uint64_t i = 0; i < WAITING_STEPS; i++) {
@@ -834,6 +857,7 @@ int main(void)
   tcase_add_test(tests, test_files_by_operation);
   tcase_add_test(tests, test_lock_and_holder);
   tcase_add_test(tests, test_optimizer_steps);
+  tcase_add_test(tests, test_costliest_op_is_that_of_the_table);
   tcase_add_test(tests, test_sleep_in_steps_is_no_dispatch);
   tcase_add_test(tests, test_lock_in_steps_is_no_dispatch);
   tcase_add_test(tests, test_reads_in_steps_are_data_loading);
