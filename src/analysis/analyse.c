@@ -585,7 +585,67 @@ static void list_damage(struct analysis *a)
   s->damage = opgap_pool_alloc(a->pool, s->damage_count * sizeof *s->damage);
   for (size_t i = 0; i < s->damage_count; i++)
     s->damage[i] = opgap_pool_string(a->pool, a->source->damage(a->source->context, (unsigned)i));
-  s->notices = opgap_pool_alloc(a->pool, a->notices.count * sizeof *s->notices);
+}
+
+/* The setting's value where it is set and bounds what is recorded; NULL otherwise. */
+static const char *limit_of(struct analysis *a, const char *key)
+{
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const char *value = a->source->info(a->source->context, i, key);
+    if (value == NULL || value[0] == '\0')
+      continue;
+    bool schedule = strchr(value, '=') != NULL;
+    if (schedule ? a->processes[i].scheduled : strtod(value, NULL) > 0)
+      return value;
+  }
+  return NULL;
+}
+
+/* Whether anything was recorded but the life of processes, which always is. */
+static bool recorded(const struct analysis *a)
+{
+  for (unsigned i = 0; i < a->process_count; i++)
+    if (a->processes[i].ops > 0 || a->processes[i].steps[STEPS_API].marks > 0)
+      return true;
+  for (size_t i = 0; i < a->summary->call_count; i++)
+    if (strcmp(a->summary->calls[i].category, "process") != 0)
+      return true;
+  return a->summary->has_gpu;
+}
+
+/* Settings that leave parts of the run out explain what is missing from the report. */
+static void add_limits(struct analysis *a)
+{
+  const char *delay = limit_of(a, "OPGAP_DELAY"), *duration = limit_of(a, "OPGAP_DURATION");
+  const char *schedule = limit_of(a, "OPGAP_SCHEDULE");
+  struct opgap_summary *s = a->summary;
+  if (!recorded(a) && (delay != NULL || schedule != NULL)) {
+    s->notices[s->notice_count++] =
+        opgap_pool_printf(a->pool,
+                          "recording never started: the run ended before OPGAP_DELAY or OPGAP_SCHEDULE let it "
+                          "(delay=%s, schedule=%s); a schedule counts Optimizer.step, ProfilerStep or "
+                          "opgap_step",
+                          delay ? delay : "none", schedule ? schedule : "none");
+    return;
+  }
+  if (delay != NULL)
+    s->notices[s->notice_count++] =
+        opgap_pool_printf(a->pool, "recorded only from %s s after each process's start (OPGAP_DELAY=%s)", delay, delay);
+  if (duration != NULL)
+    s->notices[s->notice_count++] =
+        opgap_pool_printf(a->pool, "recorded only %s s of each process (OPGAP_DURATION=%s)", duration, duration);
+  if (schedule != NULL)
+    s->notices[s->notice_count++] =
+        opgap_pool_printf(a->pool, "recorded only the steps of OPGAP_SCHEDULE=%s; sums are of these steps", schedule);
+}
+
+#define LIMITS 3 /* the most that add_limits adds */
+
+static void list_notices(struct analysis *a)
+{
+  struct opgap_summary *s = a->summary;
+  s->notices = opgap_pool_alloc(a->pool, (a->notices.count + LIMITS) * sizeof *s->notices);
+  add_limits(a);
   for (size_t i = 0; i < a->notices.count; i++)
     s->notices[s->notice_count++] = analysis_text(a, a->notices.at[i]);
 }
@@ -604,6 +664,8 @@ static const char *const info_keys[] = {"opgap_version",
                                         "OPGAP_MIN_COPY",
                                         "OPGAP_STACKS",
                                         "OPGAP_SCHEDULE",
+                                        "OPGAP_DELAY",
+                                        "OPGAP_DURATION",
                                         "OPGAP_CHILDREN"};
 
 static void list_info(struct analysis *a)
@@ -682,6 +744,7 @@ static void finish(struct analysis *a)
   gpu_finish(a);
   a->summary->gpu_status = gpu_status(a);
   calls_finish(a);
+  list_notices(a);
   ops_finish(a);
   files_finish(a);
   locks_finish(a);

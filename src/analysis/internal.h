@@ -176,6 +176,7 @@ struct process {
   uint64_t gil[4];           /* condition variables that look like the GIL's */
   unsigned gil_count;
   uint64_t steps_seen, backwards, ops;
+  bool scheduled;        /* OPGAP_SCHEDULE is set */
   uint64_t window_steps; /* steps of each window of OPGAP_SCHEDULE; 0: windows follow each other without a gap */
   struct step_list steps[STEPS_SOURCES];
   uint64_t last_forward_ns, last_backward_ns; /* ends of outermost ops: a backward pass begins a burst */

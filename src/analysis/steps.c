@@ -27,8 +27,10 @@ static uint64_t schedule_part(const char *schedule, const char *key)
 void steps_open(struct analysis *a, unsigned process)
 {
   const char *schedule = a->source->info(a->source->context, process, "OPGAP_SCHEDULE");
-  if (schedule != NULL && schedule_part(schedule, "wait") + schedule_part(schedule, "warmup") > 0)
-    a->processes[process].window_steps = schedule_part(schedule, "active");
+  uint64_t active = schedule ? schedule_part(schedule, "active") : 0;
+  a->processes[process].scheduled = active > 0;
+  if (active > 0 && schedule_part(schedule, "wait") + schedule_part(schedule, "warmup") > 0)
+    a->processes[process].window_steps = active;
 }
 
 /* Whether the recording was off somewhere between the mark before this one (of a list) and this one.  Marks at the

@@ -483,6 +483,42 @@ START_TEST(test_schedule_without_gap)
 }
 END_TEST
 
+START_TEST(test_limits_of_the_recording_are_said)
+{
+  fake_setting(p, "OPGAP_DELAY", "2.5");
+  fake_setting(p, "OPGAP_DURATION", "10");
+  fake_setting(p, "OPGAP_SCHEDULE", "wait=5,active=2");
+  fake_op(p, t, 0, 1000, 1100, "aten::add", 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->notice_count, 3);
+  ck_assert_str_eq(s->notices[0], "recorded only from 2.5 s after each process's start (OPGAP_DELAY=2.5)");
+  ck_assert_str_eq(s->notices[1], "recorded only 10 s of each process (OPGAP_DURATION=10)");
+  ck_assert_str_eq(s->notices[2], "recorded only the steps of OPGAP_SCHEDULE=wait=5,active=2; sums are of these steps");
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_recording_that_never_started)
+{
+  fake_setting(p, "OPGAP_DELAY", "60");
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->notice_count, 1);
+  ck_assert_ptr_nonnull(strstr(s->notices[0], "recording never started"));
+  ck_assert_ptr_nonnull(strstr(s->notices[0], "(delay=60, schedule=none)"));
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_no_limits_no_notice)
+{
+  fake_setting(p, "OPGAP_DELAY", "0");
+  fake_setting(p, "OPGAP_SCHEDULE", "");
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->notice_count, 0);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_window_of_steps)
 {
   training_steps(20);
@@ -868,6 +904,9 @@ int main(void)
   tcase_add_test(tests, test_schedule_gap_is_no_step);
   tcase_add_test(tests, test_schedule_gap_between_marks);
   tcase_add_test(tests, test_schedule_without_gap);
+  tcase_add_test(tests, test_limits_of_the_recording_are_said);
+  tcase_add_test(tests, test_recording_that_never_started);
+  tcase_add_test(tests, test_no_limits_no_notice);
   tcase_add_test(tests, test_window_of_steps);
   tcase_add_test(tests, test_window_that_is_not_there);
   tcase_add_test(tests, test_no_steps);
