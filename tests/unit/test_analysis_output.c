@@ -483,13 +483,22 @@ static struct opgap_summary wide_summary(void)
                                          .gpu_by_cause = &cause}};
 }
 
+static void assert_report_fits(const struct opgap_summary *s, unsigned width)
+{
+  char *text = print_with(opgap_output_text, s, width);
+  assert_lines_fit(text, width);
+  ck_assert_ptr_nonnull(strstr(text, "  Source Location\n"));
+  free(text);
+}
+
 START_TEST(test_report_fits_terminals)
 {
   struct opgap_summary s = wide_summary();
   for (unsigned width = 60; width <= 200; width++) {
-    char *text = print_with(opgap_output_text, &s, width);
-    assert_lines_fit(text, width);
-    free(text);
+    s.has_gpu = false;
+    assert_report_fits(&s, width);
+    s.has_gpu = true;
+    assert_report_fits(&s, width);
   }
   char *text = print_with(opgap_output_text, &s, 100); /* wide enough for the bars */
   ck_assert_ptr_nonnull(strstr(text, "  GPU kernels   41.152s  100.00%  ########################################\n"));
