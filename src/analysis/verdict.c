@@ -3,7 +3,8 @@
  * The figures are shares of step time (breakdown.c) and the causes of idle gaps.  Rules, first match wins:
  *   with a GPU     collectives not hidden by computation >= 20 % of the time: communication
  *                  kernels >= 70 %: kernels; copies >= 20 %: memory
- *                  else the largest cause of GPU idle time: data loading, communication, or CPU dispatch
+ *                  else the largest cause of GPU idle time: data loading (files too), communication, or CPU dispatch;
+ *                  undecided when sleep, locks and child processes are more
  *   without        the largest of these that is >= 20 %: __next__ and calls on files: data loading; collectives and
  *                  waits for the network: communication; other waits of the main thread outside ops (sleep, locks,
  *                  child processes, other threads), if more than ops: undecided, as the trace cannot say what for
@@ -352,20 +353,42 @@ static void judge_cpu(struct draft *d, uint64_t total)
                                   100 * loading));
 }
 
+/* What the host did instead of launching work, that is no work of its own. */
+static uint64_t gpu_wait_total(const struct opgap_sum_gaps *gaps, enum opgap_cause *largest)
+{
+  static const enum opgap_cause waits[] = {OPGAP_CAUSE_SLEEP, OPGAP_CAUSE_LOCK, OPGAP_CAUSE_CHILD};
+  uint64_t sum = 0, most = 0;
+  *largest = waits[0];
+  for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
+    uint64_t ns = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, waits[i]);
+    sum += ns;
+    if (ns > most) {
+      most = ns;
+      *largest = waits[i];
+    }
+  }
+  return sum;
+}
+
 static void judge_gpu_idle(struct draft *d, double idle)
 {
   const struct opgap_sum_gaps *gaps = &d->a->summary->gaps;
-  uint64_t loading = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_DATA_LOADING);
+  uint64_t loading = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_DATA_LOADING) +
+                     cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_FILE_IO);
+  enum opgap_cause cause;
+  uint64_t wait = gpu_wait_total(gaps, &cause);
   uint64_t communication = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_COMMUNICATION);
   uint64_t dispatch = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_DISPATCH) +
                       cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_PYTHON);
   evidence(d, opgap_pool_printf(
                   d->a->pool,
                   "GPU idle %.1f %% of the time; of its idle gaps %.1f %% data loading, %.1f %% communication, "
-                  "%.1f %% ops and Python on the host.",
+                  "%.1f %% ops and Python on the host, %.1f %% sleep, locks and child processes.",
                   100 * idle, 100 * share(loading, gaps->gpu_ns), 100 * share(communication, gaps->gpu_ns),
-                  100 * share(dispatch, gaps->gpu_ns)));
-  if (loading >= dispatch && loading >= communication && loading > 0) {
+                  100 * share(dispatch, gaps->gpu_ns), 100 * share(wait, gaps->gpu_ns)));
+  if (wait > loading && wait > communication && wait > dispatch) {
+    remedies_wait(d, cause);
+  } else if (loading >= dispatch && loading >= communication && loading > 0) {
     decide(d, OPGAP_BOUND_DATA_LOADING, idle * share(loading, gaps->gpu_ns));
     remedies_data_loading(d);
   } else if (communication > dispatch) {

@@ -332,6 +332,40 @@ START_TEST(test_sleep_in_steps_is_no_dispatch)
 }
 END_TEST
 
+/* A kernel of 400 us a step, launched after a sleep of 7 ms: the GPU is idle for 9.6 ms between kernels. */
+START_TEST(test_sleep_of_the_host_is_no_dispatch)
+{
+  unsigned gpu = fake_stream(p, OPGAP_STREAM_GPU);
+  for (uint64_t i = 0; i < WAITING_STEPS; i++) {
+    uint64_t at = waiting_step(i) * US;
+    waiting_step_ops(i);
+    fake_call(p, t, 0, FAKE_SLEEP, waiting_step(i) + 2100, waiting_step(i) + 9100, 0, 0, 0);
+    fake_record(p, gpu,
+                (struct opgap_record){.event = OPGAP_EV_GPU_API,
+                                      .status = (uint32_t)i + 1,
+                                      .start_ns = at + 9150 * US,
+                                      .end_ns = at + 9200 * US,
+                                      .field = {fake_name(p, "cudaLaunchKernel"), 100}});
+    fake_record(p, gpu,
+                (struct opgap_record){.event = OPGAP_EV_KERNEL,
+                                      .status = (uint32_t)i + 1,
+                                      .start_ns = at + 9200 * US,
+                                      .end_ns = at + 9600 * US,
+                                      .field = {fake_name(p, "gemm")}});
+    waiting_step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->gaps.gpu_ns, 19 * 9600 * US);
+  uint64_t sleep = 0;
+  for (size_t i = 0; i < s->gaps.gpu_cause_count; i++)
+    sleep += s->gaps.gpu_by_cause[i].cause == OPGAP_CAUSE_SLEEP ? s->gaps.gpu_by_cause[i].ns : 0;
+  ck_assert_uint_eq(sleep, 19 * 7000 * US);
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_UNDECIDED);
+  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "sleep"));
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_lock_in_steps_is_no_dispatch)
 {
   unsigned second = fake_thread(p, 101, "holder");
@@ -895,6 +929,7 @@ int main(void)
   tcase_add_test(tests, test_optimizer_steps);
   tcase_add_test(tests, test_costliest_op_is_that_of_the_table);
   tcase_add_test(tests, test_sleep_in_steps_is_no_dispatch);
+  tcase_add_test(tests, test_sleep_of_the_host_is_no_dispatch);
   tcase_add_test(tests, test_lock_in_steps_is_no_dispatch);
   tcase_add_test(tests, test_reads_in_steps_are_data_loading);
   tcase_add_test(tests, test_network_in_steps_is_communication);
