@@ -222,31 +222,77 @@ static int make_folder(struct recording *r)
 
 static volatile sig_atomic_t forward_to;
 
-static void forward(int signal_number)
-{
-  if (forward_to > 0)
-    kill((pid_t)forward_to, signal_number);
-}
+/* What a signal means when no process sent it: the kernel did. */
+enum from_kernel {
+  KERNEL_GROUP, /* the terminal sends it to the whole group: the program has it already */
+  KERNEL_TIMER, /* a timer that was set before this program was started: meant for the program */
+  KERNEL_LIMIT, /* this process met a limit or a closed pipe: not the program's business, the call fails */
+  KERNEL_FAULT  /* this process is broken */
+};
 
-static void nothing(int signal_number)
-{
-  (void)signal_number; /* the terminal sent it to the program too, which decides */
-}
-
+/* All that would end this process and leave the program alone, and two more that programs listen to. */
 static const struct {
   int number;
-  void (*handler)(int);
-} signals[] = {{SIGTERM, forward}, {SIGHUP, forward}, {SIGINT, nothing}, {SIGQUIT, nothing}};
+  enum from_kernel from_kernel;
+} signals[] = {{SIGTERM, KERNEL_GROUP}, {SIGHUP, KERNEL_GROUP},    {SIGINT, KERNEL_GROUP},   {SIGQUIT, KERNEL_GROUP},
+               {SIGUSR1, KERNEL_GROUP}, {SIGUSR2, KERNEL_GROUP},   {SIGWINCH, KERNEL_GROUP}, {SIGCONT, KERNEL_GROUP},
+               {SIGPWR, KERNEL_GROUP},  {SIGIO, KERNEL_LIMIT},     {SIGPIPE, KERNEL_LIMIT},  {SIGXCPU, KERNEL_LIMIT},
+               {SIGXFSZ, KERNEL_LIMIT}, {SIGSTKFLT, KERNEL_LIMIT}, {SIGALRM, KERNEL_TIMER},  {SIGVTALRM, KERNEL_TIMER},
+               {SIGPROF, KERNEL_TIMER}, {SIGABRT, KERNEL_FAULT},   {SIGSEGV, KERNEL_FAULT},  {SIGBUS, KERNEL_FAULT},
+               {SIGFPE, KERNEL_FAULT},  {SIGILL, KERNEL_FAULT},    {SIGTRAP, KERNEL_FAULT},  {SIGSYS, KERNEL_FAULT}};
 #define SIGNAL_COUNT (sizeof signals / sizeof *signals)
 
-/* Handlers, unlike SIG_IGN, do not pass on to the program: exec resets them.  An ignored signal stays ignored. */
-static void catch_signals(void)
+static enum from_kernel meaning_of(int number)
 {
-  for (size_t i = 0; i < SIGNAL_COUNT; i++) {
-    struct sigaction old, action = {.sa_handler = signals[i].handler, .sa_flags = SA_RESTART};
-    if (sigaction(signals[i].number, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-      sigaction(signals[i].number, &action, NULL);
+  for (size_t i = 0; i < SIGNAL_COUNT; i++)
+    if (signals[i].number == number)
+      return signals[i].from_kernel;
+  return KERNEL_GROUP; /* real-time signals: only processes send them */
+}
+
+/* Passes a signal on to the program.  What the program itself sent is not: it signalled its group, and has the signal,
+ * or its parent, and does not mean itself.  Another process that signals the whole group cannot be told from one that
+ * signals this process alone: the program then gets the signal twice. */
+static void forward(int number, siginfo_t *info, void *context)
+{
+  int error = errno;
+  pid_t program = (pid_t)forward_to;
+  (void)context;
+  if (info->si_code > 0 || info->si_pid == getpid()) {
+    enum from_kernel meaning = meaning_of(number);
+    if (meaning == KERNEL_FAULT)
+      signal(number, SIG_DFL); /* ends this process when the fault comes again */
+    else if (program > 0 && (meaning == KERNEL_TIMER || (meaning == KERNEL_GROUP && getpgid(program) != getpgrp())))
+      kill(program, number);
+  } else if (program > 0 && info->si_pid != program) {
+    if (info->si_code == SI_QUEUE)
+      sigqueue(program, number, info->si_value);
+    else
+      kill(program, number);
   }
+  errno = error;
+}
+
+static void catch_signal(int number)
+{
+  struct sigaction old, action = {.sa_sigaction = forward, .sa_flags = SA_RESTART | SA_SIGINFO};
+  if (sigaction(number, NULL, &old) == 0 && (old.sa_flags & SA_SIGINFO) == 0 && old.sa_handler == SIG_DFL)
+    sigaction(number, &action, NULL);
+}
+
+static void release_signal(int number)
+{
+  struct sigaction old;
+  if (sigaction(number, NULL, &old) == 0 && (old.sa_flags & SA_SIGINFO) != 0 && old.sa_sigaction == forward)
+    signal(number, SIG_DFL);
+}
+
+static void for_each_signal(void (*act)(int number))
+{
+  for (size_t i = 0; i < SIGNAL_COUNT; i++)
+    act(signals[i].number);
+  for (int number = SIGRTMIN; number <= SIGRTMAX; number++)
+    act(number);
 }
 
 /* The tracer goes last in LD_PRELOAD: the user's own libraries keep their place. */
@@ -264,11 +310,7 @@ static void preload(const struct recording *r)
 
 static _Noreturn void become_program(const struct recording *r, const sigset_t *mask, int report_fd)
 {
-  for (size_t i = 0; i < SIGNAL_COUNT; i++) {
-    struct sigaction old;
-    if (sigaction(signals[i].number, NULL, &old) == 0 && old.sa_handler == signals[i].handler)
-      signal(signals[i].number, SIG_DFL);
-  }
+  for_each_signal(release_signal);
   sigprocmask(SIG_SETMASK, mask, NULL);
   if (r->folder != NULL)
     setenv("OPGAP_SESSION", r->folder, 1);
@@ -292,7 +334,7 @@ static int start_program(struct recording *r)
     return errno;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, &old);
-  catch_signals();
+  for_each_signal(catch_signal); /* exec resets handlers; an ignored signal stays ignored, as with nohup */
   r->child = fork();
   if (r->child == 0)
     become_program(r, &old, report[1]);
