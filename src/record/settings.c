@@ -154,8 +154,9 @@ static const char *parse_buffer(struct span s, uint64_t *result)
 /* Decimal seconds to ns; digits below a nanosecond are dropped. */
 static const char *parse_seconds(struct span s, uint64_t *result)
 {
-  uint64_t seconds, ns = 0;
-  const char *wrong = parse_digits(&s, &seconds);
+  uint64_t seconds = 0, ns = 0;
+  bool fraction_only = s.at < s.end && *s.at == '.'; /* ".5" */
+  const char *wrong = fraction_only ? NULL : parse_digits(&s, &seconds);
   if (wrong != NULL)
     return wrong;
   if (seconds > 1000000000u)
