@@ -219,8 +219,11 @@ static int read_config(struct request *request, const char *path)
 {
   json_error_t error;
   json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error), *value;
+  int open_error = errno;
   const char *name;
   int code = OPGAP_EXIT_DONE;
+  if (root == NULL && json_error_code(&error) == json_error_cannot_open_file)
+    return opgap_fail(OPGAP_EXIT_USAGE, "%s: cannot be opened: %s", path, strerror(open_error));
   if (root == NULL)
     return opgap_fail(OPGAP_EXIT_USAGE, "%s: line %d: %s", path, error.line, opgap_printable(error.text));
   if (!json_is_object(root))

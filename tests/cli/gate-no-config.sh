@@ -1,0 +1,2 @@
+# A configuration that is not there.
+opgap gate --config nosuch
