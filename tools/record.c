@@ -397,6 +397,17 @@ static void report_untraced(const struct recording *r, unsigned files)
                name, others);
 }
 
+/* Whether plain `opgap report` takes this trace. */
+static bool is_newest_here(const char *folder)
+{
+  struct stat ours, theirs;
+  char *newest = opgap_newest_trace(".");
+  bool same = newest != NULL && stat(folder, &ours) == 0 && stat(newest, &theirs) == 0 &&
+              ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+  free(newest);
+  return same;
+}
+
 static void close_trace(const struct recording *r)
 {
   bool of_child = false;
@@ -407,9 +418,12 @@ static void close_trace(const struct recording *r)
     report_untraced(r, files);
   if (files == 0 && r->folder_is_ours)
     rmdir(r->folder);
-  if (files > 0 && !quiet)
-    fprintf(stderr, "opgap: %u process%s traced to %s (see: opgap report)\n", files, files == 1 ? "" : "es",
-            opgap_printable(r->folder));
+  if (files > 0 && !quiet) {
+    const char *folder = opgap_printable(r->folder);
+    bool newest = is_newest_here(r->folder);
+    fprintf(stderr, "opgap: %u process%s traced to %s (see: opgap report%s%s)\n", files, files == 1 ? "" : "es", folder,
+            newest ? "" : " ", newest ? "" : folder);
+  }
 }
 
 static int run(struct recording *r)
