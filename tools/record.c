@@ -13,10 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "format/reader.h"
 #include "format/recover.h"
 #include "record/settings.h"
 
@@ -133,7 +135,21 @@ static int parse_arguments(struct recording *r, int argc, char **argv)
 
 /* ---- the trace folder ---- */
 
-/* Number of process files in the trace; *of_child is set when one is the child's: <host>-<pid>-<start>.opgt. */
+/* Whether a process file holds anything: on a full disk it stays empty. */
+static bool is_readable(const char *folder, const char *name)
+{
+  char *path, error[512];
+  if (asprintf(&path, "%s/%s", folder, name) < 0)
+    return false;
+  struct opgap_trace *trace = opgap_trace_open(path, error, sizeof error);
+  bool readable = trace != NULL && opgap_trace_process_count(trace) > 0 && opgap_trace_process(trace, 0)->pid > 0;
+  opgap_trace_close(trace);
+  free(path);
+  return readable;
+}
+
+/* Number of readable process files in the trace; *of_child is set when one is the child's: <host>-<pid>-<start>.opgt.
+ */
 static unsigned count_files(const char *folder, pid_t child, bool *of_child)
 {
   unsigned count = 0;
@@ -144,7 +160,7 @@ static unsigned count_files(const char *folder, pid_t child, bool *of_child)
     return 0;
   for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
     size_t length = strlen(entry->d_name);
-    if (length < 5 || strcmp(entry->d_name + length - 5, ".opgt") != 0)
+    if (length < 5 || strcmp(entry->d_name + length - 5, ".opgt") != 0 || !is_readable(folder, entry->d_name))
       continue;
     count++;
     *of_child |= strstr(entry->d_name, part) != NULL;
@@ -384,6 +400,12 @@ static int report_not_started(const struct recording *r, int error)
 
 /* ---- after the end ---- */
 
+static bool is_full(const char *folder)
+{
+  struct statvfs space;
+  return statvfs(folder, &space) == 0 && (space.f_bavail == 0 || (space.f_files > 0 && space.f_favail == 0));
+}
+
 static void report_untraced(const struct recording *r, unsigned files)
 {
   const char *name = opgap_printable(r->program[0]);
@@ -392,6 +414,9 @@ static void report_untraced(const struct recording *r, unsigned files)
     return; /* said at the start */
   if (access(r->tracer, R_OK) != 0)
     opgap_fail(0, "%s was not traced: %s cannot be read%s", name, opgap_printable(r->tracer), others);
+  else if (access(r->folder, W_OK) == 0 && is_full(r->folder))
+    opgap_fail(0, "%s was not traced, nothing was recorded: no space left in %s%s", name, opgap_printable(r->folder),
+               others);
   else
     opgap_fail(0, "%s was not traced: the tracer was not loaded into it, or could not start (see: opgap doctor)%s",
                name, others);
