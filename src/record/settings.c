@@ -398,6 +398,11 @@ int opgap_settings_parse(struct opgap_settings *s, const char *(*get)(const char
     if (wrong != NULL && bad++ == 0)
       put_wrong(&w, setting, setting->env, value, wrong);
   }
+  if (bad > 1) {
+    char others[] = {(char)('0' + (bad - 1) / 10), (char)('0' + (bad - 1) % 10), '\0'}; /* fewer than 100 settings */
+    put(&w, "; other bad settings: ");
+    put(&w, others[0] == '0' ? others + 1 : others);
+  }
   return bad;
 }
 
