@@ -64,10 +64,11 @@ static int list_metrics(void)
     static const char *const units[] = {"time", "bytes", "count", "share"};
     printf("%-16s %-8s %-10s %s\n", info->name, units[info->unit], info->judged ? "judged" : "on request", info->text);
   }
-  puts("\nOn request, of the whole run and all its processes: run.allocations, run.alloc_bytes, run.copies,\n"
-       "run.copy_bytes, run.reads, run.read_bytes, run.writes, run.written_bytes (need two repeats of the baseline),\n"
-       "peak_rss, peak_bytes, duration; per step: gpu_idle, thread_idle, gpu_idle.CAUSE, thread_idle.CAUSE,\n"
-       "breakdown.CLASS, as in opgap report.");
+  puts("\nOn request, of the whole run and all its processes (totals need two repeats of the baseline):");
+  const char *name;
+  for (size_t f = 0; (name = opgap_figure_listed(f)) != NULL; f++)
+    printf("  %s\n", name);
+  puts("and per step: gpu_idle, thread_idle, gpu_idle.CAUSE, thread_idle.CAUSE, breakdown.CLASS, as in opgap report.");
   return OPGAP_EXIT_DONE;
 }
 
@@ -98,6 +99,8 @@ static int add_rule(struct request *request, const char *text)
   struct opgap_rule *rule = &request->rules[request->compare.rule_count];
   if (!opgap_rule_parse(request->pool, text, rule, error, sizeof error))
     return opgap_usage_error("gate", "--metric %s", error);
+  if (opgap_metric_find(rule->name) == OPGAP_METRIC_COUNT && !opgap_figure_exists(rule->name))
+    return opgap_usage_error("gate", "there is no metric %s, see --list-metrics", opgap_printable(rule->name));
   request->compare.rule_count++;
   return OPGAP_EXIT_DONE;
 }

@@ -118,6 +118,10 @@ const char *opgap_runs_info(const struct opgap_runs *runs, const char *key);
  * one differs in command, step source, settings or machine. */
 bool opgap_runs_add_trace(struct opgap_runs *runs, const struct opgap_source *source,
                           const struct opgap_summary *summary, char *error, size_t size);
+/* May a run have a figure of this name?  (Which ones it has depends on what it did.) */
+bool opgap_figure_exists(const char *name);
+/* Figures that are not about causes or classes, one by one; NULL after the last. */
+const char *opgap_figure_listed(size_t index);
 /* The figure of this name of a run, NULL when absent. */
 const struct opgap_figure *opgap_run_figure(const struct opgap_run *run, const char *name);
 

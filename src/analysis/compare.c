@@ -543,7 +543,7 @@ static void compare_figures(struct comparing *k)
   for (size_t i = 0; k->o.judge && i < k->o.rule_count; i++)
     if (!k->o.rules[i].off && !have_change(k, k->o.rules[i].name)) {
       struct opgap_change *change = new_change(k, k->o.rules[i].name, "", OPGAP_UNIT_COUNT, false, false);
-      decide(change, OPGAP_INCOMPARABLE, "no metric of this name on either side");
+      decide(change, OPGAP_INCOMPARABLE, "neither side has it");
     }
 }
 

@@ -450,51 +450,109 @@ static void add_causes(struct reading *g, const char *prefix, const struct opgap
       figure(g, OPGAP_UNIT_NS, false, by_cause[c] / steps, "%s.%s", prefix, opgap_cause_name((enum opgap_cause)c));
 }
 
-static void add_call_totals(struct reading *g)
+/* Figures of a run by name; add_figures gives their values in this order.  Besides: PREFIX and PREFIX.CAUSE of the idle
+ * time by cause, breakdown.CLASS. */
+enum whole_run {
+  RUN_ALLOCATIONS,
+  RUN_ALLOC_BYTES,
+  RUN_COPIES,
+  RUN_COPY_BYTES,
+  RUN_READS,
+  RUN_READ_BYTES,
+  RUN_WRITES,
+  RUN_WRITTEN_BYTES,
+  RUN_PEAK_RSS,
+  RUN_PEAK_BYTES,
+  RUN_DURATION,
+  RUN_COUNT
+};
+static const struct {
+  const char *name;
+  enum opgap_unit unit;
+  bool counter;
+} whole_run[RUN_COUNT] = {
+    [RUN_ALLOCATIONS] = {"run.allocations", OPGAP_UNIT_COUNT, true},
+    [RUN_ALLOC_BYTES] = {"run.alloc_bytes", OPGAP_UNIT_BYTES, true},
+    [RUN_COPIES] = {"run.copies", OPGAP_UNIT_COUNT, true},
+    [RUN_COPY_BYTES] = {"run.copy_bytes", OPGAP_UNIT_BYTES, true},
+    [RUN_READS] = {"run.reads", OPGAP_UNIT_COUNT, true},
+    [RUN_READ_BYTES] = {"run.read_bytes", OPGAP_UNIT_BYTES, true},
+    [RUN_WRITES] = {"run.writes", OPGAP_UNIT_COUNT, true},
+    [RUN_WRITTEN_BYTES] = {"run.written_bytes", OPGAP_UNIT_BYTES, true},
+    [RUN_PEAK_RSS] = {"peak_rss", OPGAP_UNIT_BYTES, false},
+    [RUN_PEAK_BYTES] = {"peak_bytes", OPGAP_UNIT_BYTES, false},
+    [RUN_DURATION] = {"duration", OPGAP_UNIT_NS, false},
+};
+#define IDLE_GPU "gpu_idle"
+#define IDLE_THREAD "thread_idle"
+#define BREAKDOWN "breakdown"
+
+bool opgap_figure_exists(const char *name)
 {
-  const struct opgap_summary *s = g->summary;
-  uint64_t copies = 0, copy_bytes = 0, reads = 0, read_bytes = 0, writes = 0, written = 0;
+  for (int f = 0; f < RUN_COUNT; f++)
+    if (strcmp(whole_run[f].name, name) == 0)
+      return true;
+  const char *part = strchr(name, '.');
+  size_t length = part ? (size_t)(part++ - name) : strlen(name);
+  bool idle = (length == strlen(IDLE_GPU) && strncmp(name, IDLE_GPU, length) == 0) ||
+              (length == strlen(IDLE_THREAD) && strncmp(name, IDLE_THREAD, length) == 0);
+  if (part == NULL)
+    return idle;
+  for (int c = 0; idle && c < OPGAP_CAUSE_COUNT; c++)
+    if (strcmp(part, opgap_cause_name((enum opgap_cause)c)) == 0)
+      return true;
+  for (int c = 0; length == strlen(BREAKDOWN) && strncmp(name, BREAKDOWN, length) == 0 && c < OPGAP_CLASS_COUNT; c++)
+    if (strcmp(part, opgap_class_name((enum opgap_class)c)) == 0)
+      return true;
+  return false;
+}
+
+const char *opgap_figure_listed(size_t index)
+{
+  return index < RUN_COUNT ? whole_run[index].name : NULL;
+}
+
+/* UINT64_MAX stands for unknown, as in the summary. */
+static void whole_run_values(const struct opgap_summary *s, uint64_t value[RUN_COUNT])
+{
+  memset(value, 0, RUN_COUNT * sizeof *value);
   for (size_t i = 0; i < s->call_count; i++)
     if (strcmp(s->calls[i].category, "copy") == 0) {
-      copies += s->calls[i].calls;
-      copy_bytes += s->calls[i].bytes;
+      value[RUN_COPIES] += s->calls[i].calls;
+      value[RUN_COPY_BYTES] += s->calls[i].bytes;
     }
   for (size_t i = 0; i < s->file_count; i++) {
     bool read = strcmp(s->files[i].operation, "read") == 0, write = strcmp(s->files[i].operation, "write") == 0;
-    reads += read ? s->files[i].calls : 0;
-    read_bytes += read ? s->files[i].bytes : 0;
-    writes += write ? s->files[i].calls : 0;
-    written += write ? s->files[i].bytes : 0;
+    if (read || write) {
+      value[read ? RUN_READS : RUN_WRITES] += s->files[i].calls;
+      value[read ? RUN_READ_BYTES : RUN_WRITTEN_BYTES] += s->files[i].bytes;
+    }
   }
-  figure(g, OPGAP_UNIT_COUNT, true, (double)s->memory.allocations, "run.allocations");
-  figure(g, OPGAP_UNIT_BYTES, true, (double)s->memory.bytes_allocated, "run.alloc_bytes");
-  figure(g, OPGAP_UNIT_COUNT, true, (double)copies, "run.copies");
-  figure(g, OPGAP_UNIT_BYTES, true, (double)copy_bytes, "run.copy_bytes");
-  figure(g, OPGAP_UNIT_COUNT, true, (double)reads, "run.reads");
-  figure(g, OPGAP_UNIT_BYTES, true, (double)read_bytes, "run.read_bytes");
-  figure(g, OPGAP_UNIT_COUNT, true, (double)writes, "run.writes");
-  figure(g, OPGAP_UNIT_BYTES, true, (double)written, "run.written_bytes");
+  value[RUN_ALLOCATIONS] = s->memory.allocations;
+  value[RUN_ALLOC_BYTES] = s->memory.bytes_allocated;
+  value[RUN_PEAK_RSS] = s->memory.peak_rss_bytes;
+  value[RUN_PEAK_BYTES] = s->memory.peak_bytes;
+  value[RUN_DURATION] = s->duration_ns;
 }
 
-#define FIGURES_MOST (2 * (OPGAP_CAUSE_COUNT + 1) + OPGAP_CLASS_COUNT + 16)
+#define FIGURES_MOST (RUN_COUNT + 2 * (OPGAP_CAUSE_COUNT + 1) + OPGAP_CLASS_COUNT)
 
 static void add_figures(struct reading *g)
 {
   const struct opgap_summary *s = g->summary;
   double steps = s->steps.count ? (double)s->steps.count : 1;
+  uint64_t value[RUN_COUNT];
   g->run->figures = opgap_pool_alloc(g->runs->pool, FIGURES_MOST * sizeof *g->run->figures);
-  add_call_totals(g);
-  if (s->memory.peak_rss_bytes != OPGAP_UNKNOWN)
-    figure(g, OPGAP_UNIT_BYTES, false, (double)s->memory.peak_rss_bytes, "peak_rss");
-  if (s->memory.peak_bytes != OPGAP_UNKNOWN)
-    figure(g, OPGAP_UNIT_BYTES, false, (double)s->memory.peak_bytes, "peak_bytes");
+  whole_run_values(s, value);
+  for (int f = 0; f < RUN_COUNT; f++)
+    if (value[f] != OPGAP_UNKNOWN)
+      figure(g, whole_run[f].unit, whole_run[f].counter, (double)value[f], "%s", whole_run[f].name);
   for (int c = 0; s->breakdown.steps > 0 && c < OPGAP_CLASS_COUNT; c++)
-    figure(g, OPGAP_UNIT_NS, false, (double)s->breakdown.class_ns[c] / (double)s->breakdown.steps, "breakdown.%s",
+    figure(g, OPGAP_UNIT_NS, false, (double)s->breakdown.class_ns[c] / (double)s->breakdown.steps, BREAKDOWN ".%s",
            opgap_class_name((enum opgap_class)c));
   if (s->has_gpu)
-    add_causes(g, "gpu_idle", s->gaps.gpu_by_cause, s->gaps.gpu_cause_count, steps);
-  add_causes(g, "thread_idle", s->gaps.thread_by_cause, s->gaps.thread_cause_count, steps);
-  figure(g, OPGAP_UNIT_NS, false, (double)s->duration_ns, "duration");
+    add_causes(g, IDLE_GPU, s->gaps.gpu_by_cause, s->gaps.gpu_cause_count, steps);
+  add_causes(g, IDLE_THREAD, s->gaps.thread_by_cause, s->gaps.thread_cause_count, steps);
 }
 
 static const char *summary_info(const struct opgap_summary *s, const char *key)

@@ -71,7 +71,7 @@ expect 0 'only counters are compared' "$opgap" gate -b other.json --allow-other-
 expect 1 'reads' "$opgap" gate -b other.json --allow-other-machine reads.opgap
 expect 3 'another command' sh -c "sed 's/train data.bin/train other.bin/' perf.json >command.json; $opgap gate -b command.json same.opgap"
 expect 0 '' "$opgap" gate -b command.json --allow-other-command $counters same.opgap
-expect 3 'no metric of this name' "$opgap" gate -b perf.json -m nonsense=5% same.opgap
+expect 3 'gpu_idle .*neither side has it' "$opgap" gate -b perf.json -m gpu_idle=5% same.opgap
 expect 3 'lost 7 records' sh -c "sed 's/\"lost_records\": 0/\"lost_records\": 7/' perf.json >lost.json; $opgap gate -b lost.json same.opgap"
 cp -r same.opgap cut.opgap
 for file in cut.opgap/*.opgt; do
@@ -84,6 +84,9 @@ expect 2 'give --baseline' "$opgap" gate same.opgap
 expect 2 'which runs' "$opgap" gate -b perf.json
 expect 2 'unknown option' "$opgap" gate --nonsense
 expect 2 'must be NAME=LIMIT' "$opgap" gate -b perf.json -m step same.opgap
+expect 2 'there is no metric nonsense' "$opgap" gate -b perf.json -m nonsense=5% same.opgap
+expect 2 'there is no metric gpu_idle.nonsense' "$opgap" gate -b perf.json -m gpu_idle.nonsense=5% same.opgap
+expect 0 '^  peak_bytes$' "$opgap" gate --list-metrics
 expect 2 'min-steps 2' "$opgap" gate -b perf.json --min-steps 2 same.opgap
 expect 2 'absent.json' "$opgap" gate -b absent.json same.opgap
 expect 2 'absent.opgap' "$opgap" gate -b perf.json absent.opgap
