@@ -5,9 +5,13 @@
 #
 # COMPARISONS (default 300) for each number of repeats and each change; half of the runs have a busy second core, in
 # stretches of 10 runs.  Runs needed: 2 x COMPARISONS x (1 + 3 + 5) without a change, COMPARISONS x 9 for each slowdown.
-# With 300 and 100 steps of about half a millisecond: about an hour.  REPEATS="1 3" and SLOW="5 10" narrow it (SLOW="": false alarms only).
+# With 300 and 100 steps of about half a millisecond: about an hour.  REPEATS="1 3" and SLOW="5 10" narrow it (SLOW="":
+# false alarms only).
+# COMMAND="python3 /path/of/train.py" measures that instead of PROGRAM (GATE_WORKERS=2: with DataLoader workers); OP is
+# the op that has to be named first for a slowdown.
 set -eu
 opgap=$1 tracer=$2 program=$3 quality=$4 comparisons=${5:-300} steps=${6:-100}
+command=${COMMAND:-./train data.bin} op=${OP:-backward}
 repeats_list=${REPEATS:-"1 3 5"} slow_list=${SLOW-"3 5 10 30"}
 here=$(mktemp -d "${TMPDIR:-/tmp}/opgap-quality-XXXXXX")
 burner=
@@ -29,7 +33,8 @@ run=0
 one()
 {
   run=$((run + 1))
-  GATE_STEPS=$steps GATE_SLOW=$2 OPGAP_OUT=r.opgap LD_PRELOAD="$tracer" ./train data.bin
+  # shellcheck disable=SC2086 # a command of several words
+  GATE_STEPS=$steps GATE_SLOW=$2 OPGAP_OUT=r.opgap LD_PRELOAD="$tracer" $command
   "$opgap" baseline -o "$run.json" r.opgap 2>/dev/null
   rm -rf r.opgap
   echo "$here/$run.json" >>"$1"
@@ -51,18 +56,19 @@ measure()
   needed=$((comparisons * $1)) made=0
   while [ $made -lt $needed ]; do
     # all repeats of a side together: a baseline is older than the runs it is compared with
-    for i in $(seq "$1"); do
+    for _ in $(seq "$1"); do
       load
       one before 0
     done
-    for i in $(seq "$1"); do
+    for _ in $(seq "$1"); do
       load
       one now "$2"
     done
     made=$((made + $1))
   done
   stop_burner
-  set -- "$1" "$2" $("$quality" "$1" before now backward | tee log | tail -n 1)
+  # shellcheck disable=SC2046 # the counts are words
+  set -- "$1" "$2" $("$quality" "$1" before now "$op" | tee log | tail -n 1)
   grep '^#' log || true
   printf '| %s %% | %s | %s | %s | %s | %s | %s | %s | %s |\n' "$2" "$1" "$3" "$4" "$5" "$6" "$7" "$8" "$9"
 }
