@@ -244,29 +244,36 @@ void breakdown_step(struct analysis *a, unsigned process)
   sum_steps(a, process, until);
 }
 
-void breakdown_finish(struct analysis *a)
+size_t breakdown_sums(struct analysis *a, unsigned process, size_t skip, uint64_t class_ns[OPGAP_CLASS_COUNT],
+                      uint64_t wait_ns[OPGAP_CAUSE_COUNT])
 {
-  unsigned process = steps_process(a);
-  if (process == UINT32_MAX)
-    return;
   sum_steps(a, process, UINT64_MAX);
-  struct opgap_sum_breakdown *sum = &a->summary->breakdown;
   const struct breakdown_process *b = process_of(a, process);
-  const struct step_list *list = &a->processes[process].steps[b->source];
-  size_t skip = a->summary->steps.skipped;
+  size_t summed = 0;
   for (size_t i = 0; i < b->steps.count; i++) {
-    if (!analysis_in_window(a, list->end.at[i]))
+    if (!analysis_in_window(a, a->processes[process].steps[b->source].end.at[i]))
       continue;
     if (skip > 0) {
       skip--;
       continue;
     }
-    sum->steps++;
+    summed++;
     for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
-      sum->class_ns[c] += b->steps.at[i].ns[c];
+      class_ns[c] += b->steps.at[i].ns[c];
     for (int c = 0; c < OPGAP_CAUSE_COUNT; c++)
-      a->breakdown->wait_ns[c] += b->steps.at[i].wait_ns[c];
+      wait_ns[c] += b->steps.at[i].wait_ns[c];
   }
+  return summed;
+}
+
+void breakdown_finish(struct analysis *a)
+{
+  unsigned process = steps_process(a);
+  if (process == UINT32_MAX)
+    return;
+  struct opgap_sum_breakdown *sum = &a->summary->breakdown;
+  process_of(a, process);
+  sum->steps = breakdown_sums(a, process, a->summary->steps.skipped, sum->class_ns, a->breakdown->wait_ns);
 }
 
 void breakdown_close(struct analysis *a)

@@ -396,6 +396,8 @@ void steps_mark(struct analysis *a, struct thread *t, const struct opgap_record 
 enum step_source steps_source(const struct process *p);
 unsigned steps_process(const struct analysis *a); /* whose steps are shown; UINT32_MAX: none */
 bool steps_window(struct analysis *a, char *error, size_t size);
+/* The steps of a process in the window; UINT32_MAX: none. */
+void steps_list(struct analysis *a, unsigned process, struct opgap_sum_steps *steps);
 void steps_finish(struct analysis *a);
 
 /* roles.c */
@@ -454,6 +456,9 @@ void breakdown_wait(struct analysis *a, unsigned process, uint64_t start, const 
 uint64_t breakdown_wait_ns(const struct analysis *a, enum opgap_cause cause);
 void breakdown_gpu(struct analysis *a, unsigned process, enum opgap_class class_, uint64_t start, uint64_t end);
 void breakdown_step(struct analysis *a, unsigned process);
+/* Adds up the steps of a process in the window, but the first `skip`; returns how many. */
+size_t breakdown_sums(struct analysis *a, unsigned process, size_t skip, uint64_t class_ns[OPGAP_CLASS_COUNT],
+                      uint64_t wait_ns[OPGAP_CAUSE_COUNT]);
 void breakdown_finish(struct analysis *a);
 void breakdown_close(struct analysis *a);
 

@@ -219,12 +219,10 @@ static void step_statistics(struct opgap_sum_steps *steps)
   free(sorted);
 }
 
-void steps_finish(struct analysis *a)
+void steps_list(struct analysis *a, unsigned process, struct opgap_sum_steps *steps)
 {
   static const char *const names[] = {"opgap_step", "ProfilerStep", "Optimizer.step", "NVTX", "backward",
                                       "DataLoader", "none"};
-  struct opgap_sum_steps *steps = &a->summary->steps;
-  unsigned process = steps_process(a);
   steps->source = names[STEPS_SOURCES];
   if (process != UINT32_MAX) {
     const struct process *p = &a->processes[process];
@@ -243,4 +241,9 @@ void steps_finish(struct analysis *a)
     steps->skipped = a->options.steps_given ? 0 : warm_up(steps->durations_ns, steps->count);
   }
   step_statistics(steps);
+}
+
+void steps_finish(struct analysis *a)
+{
+  steps_list(a, steps_process(a), &a->summary->steps);
 }

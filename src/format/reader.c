@@ -62,6 +62,7 @@ struct process {
   struct opgap_stream_info *stream_infos;
   uint32_t last_sequence, missing_chunks;
   bool end_seen;
+  uint64_t shift_ns; /* from its clock to the trace's */
   _Atomic(_Atomic(struct name *) *) names[NAME_PAGES];
   _Atomic uint32_t name_limit;
   _Atomic uint64_t invalid;
@@ -550,6 +551,44 @@ static bool add_process(struct opgap_trace *trace, const char *path, char *error
   return true;
 }
 
+/* ---- clocks ---- */
+
+static bool same_clock(const struct process *x, const struct process *y)
+{
+  return strcmp(x->info.boot_id, y->info.boot_id) == 0;
+}
+
+static int64_t realtime_start(const struct process *process)
+{
+  return (int64_t)process->info.start_ns + process->info.realtime_offset_ns;
+}
+
+static void shift_clock(struct process *process, int64_t shift)
+{
+  process->shift_ns = (uint64_t)shift; /* added modulo 2^64, so that it may be negative */
+  process->info.start_ns += process->shift_ns;
+  process->info.end_ns += process->shift_ns;
+  process->info.realtime_offset_ns -= shift;
+  for (unsigned i = 0; i < process->info.stream_count; i++) {
+    process->stream_infos[i].first_ns += process->shift_ns;
+    process->stream_infos[i].last_ns += process->shift_ns;
+  }
+}
+
+/* CLOCK_MONOTONIC begins at each host's start: all processes are put on the clock of the one that started first. */
+static void join_clocks(struct opgap_trace *trace)
+{
+  const struct process *first = trace->processes[0];
+  for (unsigned i = 1; i < trace->count; i++)
+    if (realtime_start(trace->processes[i]) < realtime_start(first))
+      first = trace->processes[i];
+  for (unsigned i = 0; i < trace->count; i++) {
+    struct process *process = trace->processes[i];
+    if (!same_clock(process, first))
+      shift_clock(process, process->info.realtime_offset_ns - first->info.realtime_offset_ns);
+  }
+}
+
 /* ---- opening ---- */
 
 static bool is_trace_name(const char *name)
@@ -608,6 +647,7 @@ struct opgap_trace *opgap_trace_open(const char *path, char *error, size_t size)
     opgap_trace_close(trace);
     return NULL;
   }
+  join_clocks(trace);
   qsort(trace->processes, trace->count, sizeof *trace->processes, by_start);
   return trace;
 }
@@ -862,6 +902,7 @@ static bool decode_chunk(struct opgap_cursor *cursor, const struct chunk *chunk)
   if (!read_directory(decoder, &at, end, columns) || !read_names(cursor, at, end, &names) ||
       !reserve((void **)&cursor->records, &cursor->record_capacity, records, sizeof *cursor->records))
     return false;
+  decoder->end.previous = cursor->process->shift_ns;
   for (uint64_t i = 0; i < records; i++) {
     if (!decode_record(cursor, decoder, names, &cursor->records[cursor->record_count])) {
       atomic_fetch_add(&cursor->process->invalid, records - i);
