@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "format/reader.h"
+#include "record/cgroup.h"
 #include "record/internal.h"
 #include "record/raw.h"
 #include "record/schedule.h"
@@ -19,6 +20,7 @@
 #define INLINE_DRAIN_BYTES (8u * OPGAP_SEGMENT_BYTES) /* waiting in one ring before a single thread drains itself */
 #define LAST_WORDS_BYTES 2048u /* kept free below every limit, so that the trace can say that it was cut */
 #define PERIOD_NS 100000000u   /* of samples and polls, and the longest wait while there is work */
+#define TICK_NS 10000000u      /* of /proc/PID/stat: USER_HZ is 100 on every architecture that we know */
 #define IDLE_PERIODS 3u
 #define SPARE_SEGMENTS 32u
 #define SPARE_SLOTS 8u
@@ -265,14 +267,14 @@ static void sample_memory(struct opgap_cell *cell)
     return;
   const char *at = text;
   read_number(&at);
-  uint64_t fields[3] = {read_number(&at) * 4096, 0, 0};
+  uint64_t fields[5] = {read_number(&at) * 4096};
   if (opgap_raw_slurp("/proc/self/stat", text, sizeof text)) {
     at = text + strlen(text);
     while (at > text && *at != ')')
       at--;
     if (*at == ')' && at[1] && at[2]) {
       at += 3; /* behind the state letter */
-      for (int field = 4; field <= 12; field++) {
+      for (int field = 4; field <= 15; field++) {
         if (*at == ' ')
           at++;
         if (*at == '-')
@@ -282,10 +284,19 @@ static void sample_memory(struct opgap_cell *cell)
           fields[1] = value;
         if (field == 12)
           fields[2] = value;
+        if (field == 14 || field == 15)
+          fields[field - 11] = value * TICK_NS;
       }
     }
   }
-  sample(cell, OPGAP_EV_MEMORY, 0, fields, 3);
+  sample(cell, OPGAP_EV_MEMORY, 0, fields, 5);
+}
+
+static void sample_cgroup(struct opgap_cell *cell)
+{
+  uint64_t fields[3];
+  if (opgap_cgroup_sample(fields))
+    sample(cell, OPGAP_EV_CGROUP, 0, fields, 3);
 }
 
 static void sample_scheduler(struct opgap_cell *cell)
@@ -351,6 +362,7 @@ static long flush_round(struct opgap_cell *cell, uint64_t *next_sample)
     *next_sample = now + PERIOD_NS;
     sample_memory(cell);
     sample_scheduler(cell);
+    sample_cgroup(cell);
   }
   uint64_t before = opgap_state->arena->records;
   prepare_memory(); /* first: draining takes long when much is waiting, and that is when room is short */

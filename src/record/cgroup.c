@@ -1,0 +1,81 @@
+#include "record/cgroup.h"
+
+#include <string.h>
+
+#include "record/internal.h"
+#include "record/raw.h"
+
+/* Whether the comma-separated list [at, end) holds "cpu". */
+static bool lists_cpu(const char *at, const char *end)
+{
+  while (at < end) {
+    const char *comma = memchr(at, ',', (size_t)(end - at));
+    const char *stop = comma ? comma : end;
+    if (stop - at == 3 && memcmp(at, "cpu", 3) == 0)
+      return true;
+    at = stop + 1;
+  }
+  return false;
+}
+
+/* Where the kernel shows the statistics of a line "ID:CONTROLLERS:PATH" of /proc/self/cgroup: by controller (version 1,
+ * mounted under its name), or all in one (version 2, no controllers named).  False: not this line. */
+static bool stat_file(const char *line, const char *end, char *path, size_t size)
+{
+  const char *list = memchr(line, ':', (size_t)(end - line));
+  const char *group = list ? memchr(list + 1, ':', (size_t)(end - list - 1)) : NULL;
+  if (group == NULL || (size_t)(end - line) + 64 > size)
+    return false;
+  list++;
+  bool unified = list == group;
+  if (!unified && !lists_cpu(list, group))
+    return false;
+  struct opgap_text text = {path, path + size - 1};
+  opgap_text_string(&text, "/sys/fs/cgroup/");
+  for (const char *c = list; c < group; c++)
+    *text.at++ = *c;
+  for (const char *c = group + 1; c < end; c++)
+    *text.at++ = *c;
+  *text.at = '\0';
+  opgap_text_string(&text, "/cpu.stat");
+  return true;
+}
+
+static uint64_t value_of(const char *text, const char *key)
+{
+  size_t length = strlen(key);
+  for (const char *line = text; line != NULL && *line; line = strchr(line, '\n')) {
+    line += *line == '\n';
+    if (strncmp(line, key, length) != 0 || line[length] != ' ')
+      continue;
+    uint64_t value = 0;
+    for (const char *digit = line + length + 1; *digit >= '0' && *digit <= '9'; digit++)
+      value = value * 10 + (uint64_t)(*digit - '0');
+    return value;
+  }
+  return 0;
+}
+
+bool opgap_cgroup_sample(uint64_t fields[3])
+{
+  static char path[1024]; /* found once: consumer only, and the same in a forked child */
+  char text[2048];
+  if (path[0] == '\0') {
+    if (opgap_raw_slurp("/proc/self/cgroup", text, sizeof text) == 0)
+      return false;
+    for (const char *line = text; *line;) {
+      const char *end = strchr(line, '\n');
+      if (end == NULL)
+        break;
+      if (stat_file(line, end, path, sizeof path) && strncmp(line, "0::", 3) != 0)
+        break; /* version 1 has the CPU controller */
+      line = end + 1;
+    }
+  }
+  if (path[0] == '\0' || opgap_raw_slurp(path, text, sizeof text) == 0)
+    return false;
+  fields[0] = value_of(text, "nr_periods");
+  fields[1] = value_of(text, "nr_throttled");
+  fields[2] = value_of(text, "throttled_time") + value_of(text, "throttled_usec") * 1000;
+  return fields[0] > 0;
+}
