@@ -9,10 +9,10 @@
  * (dependency or launch latency); else the host was, up to the launch: CUDA calls of its thread by what they are, the
  * rest by blame.c.  A thread that waited for the device when it went idle could not launch ahead, so the launch latency
  * that then shows is that synchronisation's. */
+#include "analysis/demangle.h"
 #include "analysis/gpu_tables.h"
 #include "analysis/internal.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,19 +80,9 @@ struct gpu_state {
   struct gpu_tables *tables;
   struct opgap_map by_tid;    /* (tid, process) -> thread + 1 */
   struct opgap_map demangled; /* gid of a kernel's symbol -> gid of its name + 1 */
-  char *(*demangle)(const char *symbol, char *buffer, size_t *size, int *status);
+  opgap_demangler demangler;
   uint64_t lost, invalid;
 };
-
-/* The C++ runtime has the demangler; where it is not installed, kernels keep their symbols. */
-static void open_demangler(struct gpu_state *g)
-{
-  void *runtime = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
-  if (runtime == NULL)
-    runtime = dlopen("libc++abi.so.1", RTLD_LAZY | RTLD_LOCAL);
-  if (runtime != NULL)
-    *(void **)&g->demangle = dlsym(runtime, "__cxa_demangle");
-}
 
 void gpu_open(struct analysis *a)
 {
@@ -108,7 +98,7 @@ void gpu_open(struct analysis *a)
         stream->cursor = a->source->cursor_open(a->source->context, p, s);
       }
   if (a->gpu->streams.count > 0)
-    open_demangler(a->gpu);
+    a->gpu->demangler = opgap_demangler_find();
 }
 
 /* The thread that CUPTI names so; NULL: none is known by that name. */
@@ -465,12 +455,11 @@ static bool is_collective(const char *name)
 static uint32_t kernel_name(struct analysis *a, uint32_t symbol)
 {
   const char *text = analysis_text(a, symbol);
-  if (a->gpu->demangle == NULL || strncmp(text, "_Z", 2) != 0)
+  if (a->gpu->demangler == NULL || strncmp(text, "_Z", 2) != 0)
     return symbol;
   uint32_t *known = opgap_map_put(&a->gpu->demangled, symbol, 0);
   if (*known == 0) {
-    int status = 0;
-    char *name = a->gpu->demangle(text, NULL, NULL, &status);
+    char *name = opgap_demangle(a->gpu->demangler, text);
     *known = (name != NULL ? analysis_string(a, name) : symbol) + 1;
     free(name);
   }

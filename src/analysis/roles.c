@@ -209,7 +209,8 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_process 
 {
   struct process *p = &a->processes[process];
   const struct opgap_process_info *info = p->info;
-  *row = (struct opgap_sum_process){.pid = info->pid,
+  *row = (struct opgap_sum_process){.index = process,
+                                    .pid = info->pid,
                                     .ppid = info->ppid,
                                     .rank = info->rank,
                                     .role = p->role,

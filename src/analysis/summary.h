@@ -33,6 +33,7 @@ enum opgap_role {
 const char *opgap_role_name(enum opgap_role role);
 
 struct opgap_sum_process {
+  uint32_t index; /* in the trace */
   int32_t pid, ppid;
   int32_t rank; /* -1: unknown */
   enum opgap_role role;

@@ -1,0 +1,23 @@
+#include "analysis/demangle.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+opgap_demangler opgap_demangler_find(void)
+{
+  opgap_demangler found = NULL;
+  void *runtime = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
+  if (runtime == NULL)
+    runtime = dlopen("libc++abi.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (runtime != NULL)
+    *(void **)&found = dlsym(runtime, "__cxa_demangle");
+  return found;
+}
+
+char *opgap_demangle(opgap_demangler demangler, const char *symbol)
+{
+  int status = 0;
+  if (demangler == NULL || strncmp(symbol, "_Z", 2) != 0)
+    return NULL;
+  return demangler(symbol, NULL, NULL, &status);
+}
