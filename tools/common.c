@@ -2,6 +2,7 @@
 #include "opgap.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -80,6 +81,74 @@ const char *opgap_nearest(const char *word, const char *const *words, size_t cou
     }
   }
   return best != NULL && best_distance * 3 <= strlen(best) ? best : NULL;
+}
+
+bool opgap_parse_number(const char *text, uint64_t *value)
+{
+  char *end;
+  errno = 0;
+  unsigned long long number = strtoull(text, &end, 10);
+  if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || text[0] == '+')
+    return false;
+  *value = number;
+  return true;
+}
+
+bool opgap_parse_time(const char *text, uint64_t *ns)
+{
+  static const struct {
+    const char *unit;
+    double ns;
+  } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+  char *end;
+  double value = strtod(text, &end);
+  if (end == text || !(value >= 0) || value > 1e9)
+    return false;
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+    if (strcmp(end, units[i].unit) == 0) {
+      *ns = (uint64_t)(value * units[i].ns);
+      return true;
+    }
+  return false;
+}
+
+bool opgap_parse_steps(const char *text, uint64_t *first, uint64_t *last)
+{
+  char *copy = strdup(text), *colon = copy ? strchr(copy, ':') : NULL;
+  bool good = false;
+  if (colon != NULL) {
+    *colon = '\0';
+    good = opgap_parse_number(copy, first) && opgap_parse_number(colon + 1, last) && *first <= *last;
+  }
+  free(copy);
+  return good;
+}
+
+void opgap_progress_begin(struct opgap_progress *progress, const char *what)
+{
+  *progress = (struct opgap_progress){.what = what, .percent = -1, .terminal = isatty(STDERR_FILENO)};
+  clock_gettime(CLOCK_MONOTONIC, &progress->start);
+}
+
+void opgap_progress_show(void *context, uint64_t done, uint64_t total)
+{
+  struct opgap_progress *progress = context;
+  struct timespec now;
+  int percent = total ? (int)(100.0 * (double)done / (double)total) : 0;
+  if (!progress->terminal || percent == progress->percent)
+    return;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (now.tv_sec - progress->start.tv_sec < 1)
+    return;
+  progress->percent = percent;
+  fprintf(stderr, "\ropgap: %s: %d %%", progress->what, percent > 100 ? 100 : percent);
+}
+
+void opgap_progress_end(struct opgap_progress *progress)
+{
+  if (progress->percent >= 0)
+    fputs("\r\033[K", stderr);
+  progress->percent = -1;
 }
 
 const char *opgap_printable(const char *text)

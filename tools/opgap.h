@@ -10,6 +10,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <time.h>
 
 enum opgap_exit {
   OPGAP_EXIT_DONE = 0,
@@ -41,6 +43,23 @@ int opgap_fail(int code, const char *format, ...) __attribute__((format(printf, 
 /* The word of a list that the user probably meant: the nearest by edit distance, at most a third of its letters off;
  * NULL when none is near. */
 const char *opgap_nearest(const char *word, const char *const *words, size_t count);
+
+/* Values of options; false: not such a value.  A time has a unit (50us, 1ms, 0.5s) and becomes ns.  Steps are A:B with
+ * A <= B, counted from 0. */
+bool opgap_parse_number(const char *text, uint64_t *value);
+bool opgap_parse_time(const char *text, uint64_t *ns);
+bool opgap_parse_steps(const char *text, uint64_t *first, uint64_t *last);
+
+/* A percentage on the terminal, from the second second on; nothing where stderr is no terminal. */
+struct opgap_progress {
+  const char *what;
+  struct timespec start;
+  int percent; /* last shown; -1: none yet */
+  bool terminal;
+};
+void opgap_progress_begin(struct opgap_progress *progress, const char *what);
+void opgap_progress_show(void *progress, uint64_t done, uint64_t total);
+void opgap_progress_end(struct opgap_progress *progress);
 
 /* Text safe for a terminal: control bytes become '?'.  The result lives until the fourth next call. */
 const char *opgap_printable(const char *text);

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "analysis/analysis.h"
@@ -45,49 +44,6 @@ static void help(void)
        "\n"
        "Exit status: 0 done; 2 wrong usage or unreadable trace; 4 printed, but bytes of the trace are damaged or "
        "missing.");
-}
-
-static bool parse_number(const char *text, uint64_t *value)
-{
-  char *end;
-  errno = 0;
-  unsigned long long number = strtoull(text, &end, 10);
-  if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || text[0] == '+')
-    return false;
-  *value = number;
-  return true;
-}
-
-static bool parse_time(const char *text, uint64_t *ns)
-{
-  static const struct {
-    const char *unit;
-    double ns;
-  } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
-  char *end;
-  double value = strtod(text, &end);
-  if (end == text || !(value > 0) || value > 1e9)
-    return false;
-  for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-    if (strcmp(end, units[i].unit) == 0) {
-      *ns = (uint64_t)(value * units[i].ns);
-      return *ns > 0;
-    }
-  return false;
-}
-
-static bool parse_steps(const char *text, struct opgap_analysis_options *options)
-{
-  char *copy = strdup(text), *colon = copy ? strchr(copy, ':') : NULL;
-  bool good = false;
-  if (colon != NULL) {
-    *colon = '\0';
-    good = parse_number(copy, &options->first_step) && parse_number(colon + 1, &options->last_step) &&
-           options->first_step <= options->last_step;
-  }
-  free(copy);
-  options->steps_given = good;
-  return good;
 }
 
 enum {
@@ -139,7 +95,7 @@ static int set_option(struct request *request, int option, const char *value)
       return opgap_usage_error("report", "--sort %s: must be one of %s", value, opgap_sort_names());
     return 0;
   case OPT_LIMIT:
-    if (!parse_number(value, &number))
+    if (!opgap_parse_number(value, &number))
       return opgap_usage_error("report", "--limit %s: must be a number of rows, 0 for all", value);
     request->output.limit = number;
     request->limit_given = true;
@@ -148,15 +104,17 @@ static int set_option(struct request *request, int option, const char *value)
     request->analysis.process = value;
     return 0;
   case OPT_STEPS:
-    if (!parse_steps(value, &request->analysis))
+    request->analysis.steps_given =
+        opgap_parse_steps(value, &request->analysis.first_step, &request->analysis.last_step);
+    if (!request->analysis.steps_given)
       return opgap_usage_error("report", "--steps %s: must be A:B, the first and last step, counted from 0", value);
     return 0;
   case OPT_MIN_GAP:
-    if (!parse_time(value, &request->analysis.gpu_min_gap_ns))
+    if (!opgap_parse_time(value, &request->analysis.gpu_min_gap_ns) || request->analysis.gpu_min_gap_ns == 0)
       return opgap_usage_error("report", "--min-gap %s: must be a time such as 50us or 1ms", value);
     return 0;
   case OPT_MIN_THREAD_GAP:
-    if (!parse_time(value, &request->analysis.thread_min_gap_ns))
+    if (!opgap_parse_time(value, &request->analysis.thread_min_gap_ns) || request->analysis.thread_min_gap_ns == 0)
       return opgap_usage_error("report", "--min-thread-gap %s: must be a time such as 50us or 1ms", value);
     return 0;
   default:
@@ -193,33 +151,6 @@ static int parse(int argc, char **argv, struct request *request)
   if (optind < argc)
     return opgap_usage_error("report", "one trace at a time: %s is too many (opgap diff compares)", argv[optind]);
   return -1;
-}
-
-/* ---- progress ---- */
-
-struct progress {
-  struct timespec start;
-  int percent; /* last shown; -1: none yet */
-};
-
-static void show_progress(void *context, uint64_t done, uint64_t total)
-{
-  struct progress *progress = context;
-  struct timespec now;
-  int percent = total ? (int)(100.0 * (double)done / (double)total) : 0;
-  if (percent == progress->percent)
-    return;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  if (now.tv_sec - progress->start.tv_sec < 1)
-    return;
-  progress->percent = percent;
-  fprintf(stderr, "\ropgap: reading the trace: %d %%", percent > 100 ? 100 : percent);
-}
-
-static void end_progress(const struct progress *progress)
-{
-  if (progress->percent >= 0)
-    fputs("\r\033[K", stderr);
 }
 
 /* ---- output ---- */
@@ -269,15 +200,13 @@ static int print(const struct opgap_summary *summary, struct request *request)
 static int report(struct opgap_trace *trace, struct request *request)
 {
   char error[1024] = "";
-  struct progress progress = {.percent = -1};
+  struct opgap_progress progress;
   struct opgap_source source = opgap_source_of_trace(trace, request->trace);
-  clock_gettime(CLOCK_MONOTONIC, &progress.start);
-  if (isatty(STDERR_FILENO)) {
-    request->analysis.progress = show_progress;
-    request->analysis.progress_context = &progress;
-  }
+  opgap_progress_begin(&progress, "reading the trace");
+  request->analysis.progress = opgap_progress_show;
+  request->analysis.progress_context = &progress;
   struct opgap_summary *summary = opgap_analyse(&source, &request->analysis, error, sizeof error);
-  end_progress(&progress);
+  opgap_progress_end(&progress);
   if (summary == NULL)
     return opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
   int code = print(summary, request);
