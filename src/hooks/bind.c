@@ -6,7 +6,9 @@
  * Order     As RTLD_NEXT: the objects after this library in the loader's list, so that another preloaded library or an
  *           allocator behind us gets its turn.  A function found nowhere there is looked for in all objects, because
  *           libraries loaded later, also those with RTLD_LOCAL, may lie anywhere.
- * Versions  The default version of a symbol; a hidden one (kept for old programs) only if there is no other.
+ * Versions  The default version of a symbol; a hidden one (kept for old programs) only if there is no other.  Programs
+ *           that ask for the old version of a function whose versions differ get hooks of their own
+ * (OPGAP_OLD_VERSION).
  */
 #include "hooks/bind.h"
 
@@ -267,6 +269,18 @@ bool opgap_bind_slot(unsigned slot)
     errno = error;
   }
   return opgap_real.slot[slot] != NULL;
+}
+
+void *opgap_find_version(void *_Atomic *slot, const char *name, const char *version)
+{
+  void *found = atomic_load_explicit(slot, memory_order_relaxed);
+  if (opgap_likely(found != NULL) || !OPGAP_BOUND(dlvsym))
+    return found;
+  int error = errno;
+  found = opgap_real.dlvsym(RTLD_NEXT, name, version);
+  atomic_store_explicit(slot, found, memory_order_relaxed);
+  errno = error;
+  return found;
 }
 
 int opgap_slot_of(const char *name)

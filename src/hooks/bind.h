@@ -9,6 +9,9 @@ bool opgap_bind_all(void) OPGAP_HIDDEN;
 /* A function of any loaded object but this library, which then stays loaded; NULL if there is none.  Takes the loader's
  * lock. */
 void *opgap_find_symbol(const char *name) OPGAP_HIDDEN;
+/* A version of a function that is kept for old programs: what the next object after this library defines, kept in
+ * *slot; NULL if there is none.  May take the loader's lock once.  Keeps errno. */
+void *opgap_find_version(void *_Atomic *slot, const char *name, const char *version) OPGAP_HIDDEN;
 /* The slot of a hook's name, or -1. */
 int opgap_slot_of(const char *name) OPGAP_HIDDEN;
 /* A dlsym handle that searches the global scope, where our hooks stand first. */

@@ -112,6 +112,14 @@ static inline void opgap_missing(void)
   errno = ENOSYS;
 }
 
+/* Old programs ask for versions of some functions that work on data of another layout or do something else.  A hook for
+ * `name` would take their calls, too, so each such version has a hook of its own, exported as that version (which
+ * exports-x86_64.map must know); it calls the real function of that version. */
+#if defined(__x86_64__)
+#define OPGAP_OLD_VERSIONS 1
+#define OPGAP_OLD_VERSION(hook, name, version) __asm__(".symver " #hook ", " #name "@" version ", remove")
+#endif
+
 /* Ends a span at `end`, unless the real call returned in a forked child, where the slot is the parent's. */
 static inline void opgap_hook_end_at(struct opgap_thread *thread, unsigned event, uint64_t start, uint64_t end,
                                      uint64_t object, uint64_t value, uint32_t status)

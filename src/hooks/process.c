@@ -82,22 +82,40 @@ void opgap_vfork_end(long pid)
 
 /* ---- spawn ---- */
 
-#define SPAWN_HOOK(name)                                                                                               \
-  OPGAP_EXPORT int name(pid_t *pid, const char *program, const posix_spawn_file_actions_t *actions,                    \
+typedef int spawn_function(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
+                           char *const[], char *const[]);
+
+static int spawn(spawn_function *real, pid_t *pid, const char *program, const posix_spawn_file_actions_t *actions,
+                 const posix_spawnattr_t *attributes, char *const argv[], char *const envp[])
+{
+  pid_t child = 0;
+  if (pid == NULL)
+    pid = &child;
+  int result = real(pid, program, actions, attributes, argv, envp);
+  if (result == 0)
+    note_child(BY_SPAWN, *pid, program);
+  return result;
+}
+
+#define SPAWN_HOOK(hook, real)                                                                                         \
+  OPGAP_EXPORT int hook(pid_t *pid, const char *program, const posix_spawn_file_actions_t *actions,                    \
                         const posix_spawnattr_t *attributes, char *const argv[], char *const envp[])                   \
   {                                                                                                                    \
-    if (!OPGAP_BOUND(name))                                                                                            \
-      return ENOSYS;                                                                                                   \
-    pid_t child = 0;                                                                                                   \
-    if (pid == NULL)                                                                                                   \
-      pid = &child;                                                                                                    \
-    int result = opgap_real.name(pid, program, actions, attributes, argv, envp);                                       \
-    if (result == 0)                                                                                                   \
-      note_child(BY_SPAWN, *pid, program);                                                                             \
-    return result;                                                                                                     \
+    spawn_function *function = (real);                                                                                 \
+    return function ? spawn(function, pid, program, actions, attributes, argv, envp) : ENOSYS;                         \
   }
-SPAWN_HOOK(posix_spawn)
-SPAWN_HOOK(posix_spawnp)
+SPAWN_HOOK(posix_spawn, OPGAP_BOUND(posix_spawn) ? opgap_real.posix_spawn : NULL)
+SPAWN_HOOK(posix_spawnp, OPGAP_BOUND(posix_spawnp) ? opgap_real.posix_spawnp : NULL)
+
+#ifdef OPGAP_OLD_VERSIONS
+/* Until glibc 2.15 they run a file without #! by a shell. */
+static void *_Atomic old_posix_spawn, *_Atomic old_posix_spawnp;
+spawn_function opgap_posix_spawn_2_2_5, opgap_posix_spawnp_2_2_5;
+OPGAP_OLD_VERSION(opgap_posix_spawn_2_2_5, posix_spawn, "GLIBC_2.2.5");
+OPGAP_OLD_VERSION(opgap_posix_spawnp_2_2_5, posix_spawnp, "GLIBC_2.2.5");
+SPAWN_HOOK(opgap_posix_spawn_2_2_5, opgap_find_version(&old_posix_spawn, "posix_spawn", "GLIBC_2.2.5"))
+SPAWN_HOOK(opgap_posix_spawnp_2_2_5, opgap_find_version(&old_posix_spawnp, "posix_spawnp", "GLIBC_2.2.5"))
+#endif
 
 int system(const char *command);
 OPGAP_EXPORT int system(const char *command)
@@ -390,14 +408,30 @@ static void end_normally(int status, void *unused)
 EXIT_HOOK(_exit)
 EXIT_HOOK(_Exit)
 
-OPGAP_EXPORT void quick_exit(int status)
+static _Noreturn void leave_quickly(void (*real)(int), int status)
 {
   quick_status = status; /* the session ends in our own handler, after the program's */
-  if (OPGAP_BOUND(quick_exit))
-    opgap_real.quick_exit(status);
+  if (real)
+    real(status);
   for (;;)
     opgap_raw3(SYS_exit_group, status, 0, 0);
 }
+
+OPGAP_EXPORT void quick_exit(int status)
+{
+  leave_quickly(OPGAP_BOUND(quick_exit) ? opgap_real.quick_exit : NULL, status);
+}
+
+#ifdef OPGAP_OLD_VERSIONS
+/* Until glibc 2.24 it runs the destructors of thread-local objects. */
+static void *_Atomic old_quick_exit;
+void opgap_quick_exit_2_10(int status);
+OPGAP_OLD_VERSION(opgap_quick_exit_2_10, quick_exit, "GLIBC_2.10");
+OPGAP_EXPORT void opgap_quick_exit_2_10(int status)
+{
+  leave_quickly((void (*)(int))opgap_find_version(&old_quick_exit, "quick_exit", "GLIBC_2.10"), status);
+}
+#endif
 
 void opgap_process_prepare(void)
 {

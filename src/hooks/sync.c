@@ -240,3 +240,50 @@ static inline bool sem_waited(sem_t *sem)
 WAKE_HOOK(pthread_cond_signal, (pthread_cond_t * cond), cond, cond_waited(cond))
 WAKE_HOOK(pthread_cond_broadcast, (pthread_cond_t * cond), cond, cond_waited(cond))
 WAKE_HOOK(sem_post, (sem_t * sem), sem, sem_waited(sem))
+
+/* ---- condition variables of before glibc 2.3.2: a pointer to the real one, made by the first call ---- */
+
+#ifdef OPGAP_OLD_VERSIONS
+#include "hooks/bind.h"
+
+#define OLD_COND(name, params)                                                                                         \
+  static void *_Atomic old_##name;                                                                                     \
+  int opgap_##name##_2_2_5 params;                                                                                     \
+  OPGAP_OLD_VERSION(opgap_##name##_2_2_5, name, "GLIBC_2.2.5");                                                        \
+  OPGAP_EXPORT int opgap_##name##_2_2_5 params
+
+#define OLD_WAIT(name, params, args)                                                                                   \
+  OLD_COND(name, params)                                                                                               \
+  {                                                                                                                    \
+    int(*real) params = opgap_find_version(&old_##name, #name, "GLIBC_2.2.5");                                         \
+    struct opgap_thread *thread = OPGAP_ENTER(sync);                                                                   \
+    if (real == NULL)                                                                                                  \
+      return ENOSYS;                                                                                                   \
+    if (thread == NULL)                                                                                                \
+      return real args;                                                                                                \
+    uint64_t start = opgap_call_begin(thread, OPGAP_HOOK_ID_##name, OPGAP_ADDRESS(cond));                              \
+    int result = real args;                                                                                            \
+    opgap_hook_end(thread, OPGAP_HOOK_ID_##name, start, OPGAP_ADDRESS(cond), OPGAP_ADDRESS(mutex), (uint32_t)result);  \
+    return result;                                                                                                     \
+  }
+OLD_WAIT(pthread_cond_wait, (pthread_cond_t * cond, pthread_mutex_t *mutex), (cond, mutex))
+OLD_WAIT(pthread_cond_timedwait, (pthread_cond_t * cond, pthread_mutex_t *mutex, const struct timespec *until),
+         (cond, mutex, until))
+
+/* Whether somebody waits is not looked up: each is an edge. */
+#define OLD_WAKE(name)                                                                                                 \
+  OLD_COND(name, (pthread_cond_t * cond))                                                                              \
+  {                                                                                                                    \
+    int (*real)(pthread_cond_t *) = opgap_find_version(&old_##name, #name, "GLIBC_2.2.5");                             \
+    struct opgap_thread *thread = OPGAP_ENTER(sync);                                                                   \
+    if (real == NULL)                                                                                                  \
+      return ENOSYS;                                                                                                   \
+    if (thread) {                                                                                                      \
+      opgap_count(thread, OPGAP_COUNTER_##name, 0);                                                                    \
+      opgap_point(thread, OPGAP_HOOK_ID_##name, OPGAP_ADDRESS(cond), 0, 0);                                            \
+    }                                                                                                                  \
+    return real(cond);                                                                                                 \
+  }
+OLD_WAKE(pthread_cond_signal)
+OLD_WAKE(pthread_cond_broadcast)
+#endif

@@ -3,7 +3,7 @@
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-nm -D --defined-only "$1" | awk '{print $3}' | sed 's/@.*//' | sort -u > "$folder/exported"
+nm -D --defined-only "$1" | awk '$2 != "A" {print $3}' | sed 's/@.*//' | sort -u > "$folder/exported"
 "$2" | sort -u > "$folder/hooks"
 grep -vE '^(opgap_[a-z0-9_]+|InitializeInjection|InitializeInjectionNvtx|InitializeInjectionNvtx2)$' "$folder/exported" |
   diff - "$folder/hooks"
