@@ -153,7 +153,7 @@ all_tests()
 }
 
 # shellcheck disable=SC2086 # a list of words
-install_packages $BUILD_PACKAGES check clang clang-format git python3 python3-venv
+install_packages $BUILD_PACKAGES check clang clang-format git python3 python3-venv valgrind strace
 (install_packages python3-torch python3-sklearn python3-pil) || say "torch1: skipped, this distribution has no PyTorch"
 find_torch2
 check_layout

@@ -46,11 +46,15 @@ static void *bootstrap_alloc(size_t alignment, size_t size)
 /* ---- the slow ways ---- */
 
 /* A record of no length: OPGAP_ALLOC=events. */
-static void note_event(struct opgap_thread *thread, unsigned id, uint64_t at, const void *block, uint64_t value,
-                       uint32_t status)
+static inline __attribute__((always_inline)) void note_event(struct opgap_thread *thread, unsigned id, uint64_t at,
+                                                             const void *block, uint64_t value, uint32_t status)
 {
   opgap_hook_end_at(thread, id, at, at, OPGAP_ADDRESS(block), value, status);
 }
+
+/* With OPGAP_ALLOC=events a small allocation is counted, made and recorded, with one stamp behind it. */
+#define RECORDS_EVENTS(thread, size)                                                                                   \
+  (opgap_alloc_threshold == 0 && (thread) != NULL && (size) < opgap_settings->min_alloc)
 
 /* The counted call gave no block: its bytes, counted before it, are taken back. */
 OPGAP_COLD void *note_failed(unsigned counter, size_t size)
@@ -63,21 +67,20 @@ OPGAP_COLD void *note_failed(unsigned counter, size_t size)
   return NULL;
 }
 
-/* One timed call in OPGAP_TIME_EVERY, spans of large blocks, failures.  `id` and `counter` are the hook's; the call and
- * its bytes have been counted.  Keeps errno. */
+/* Timed calls: one in OPGAP_TIME_EVERY, large blocks, and with OPGAP_ALLOC=events all of the rarer hooks'.  `id` and
+ * `counter` are the hook's; the call and its bytes have been counted.  Keeps errno. */
 OPGAP_COLD void *note_alloc(unsigned id, unsigned counter, uint64_t start, void *block, size_t size)
 {
   uint64_t end = opgap_ticks();
   struct opgap_thread *thread = opgap_known_thread();
   if (thread == NULL)
     return block;
-  if (start)
-    opgap_count_time(thread, counter, end - start);
+  opgap_count_time(thread, counter, end - start);
   if (block == NULL)
     note_failed(counter, size);
   if (size >= opgap_settings->min_alloc)
     opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(block), block ? size : 0, block ? 0 : ENOMEM);
-  else if (opgap_alloc_threshold == 0) /* one stamp is enough for these: start is 0, unless it was a resize */
+  else if (opgap_alloc_threshold == 0)
     note_event(thread, id, end, block, block ? size : 0, block ? 0 : ENOMEM);
   return block;
 }
@@ -97,15 +100,27 @@ static inline bool is_special(const struct opgap_thread *thread, unsigned counte
     if (thread == NULL)                                                                                                \
       return OPGAP_BOUND(name) ? opgap_real.name args : bootstrap_alloc(alignment, size);                              \
     opgap_count(thread, OPGAP_COUNTER_##name, size);                                                                   \
-    uint64_t start = (size) < opgap_settings->min_alloc && opgap_alloc_threshold == 0 ? 0 : opgap_ticks();             \
+    uint64_t start = opgap_ticks();                                                                                    \
     void *block = opgap_real.name args;                                                                                \
     return note_alloc(OPGAP_HOOK_ID_##name, OPGAP_COUNTER_##name, start, block, size);                                 \
+  }                                                                                                                    \
+  static __attribute__((noinline)) void *name##_event params                                                           \
+  {                                                                                                                    \
+    struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);                                                             \
+    if (opgap_unlikely(!RECORDS_EVENTS(thread, size)))                                                                 \
+      return name##_slow args;                                                                                         \
+    opgap_count(thread, OPGAP_COUNTER_##name, size);                                                                   \
+    void *block = opgap_real.name args;                                                                                \
+    if (opgap_unlikely(block == NULL))                                                                                 \
+      note_failed(OPGAP_COUNTER_##name, size);                                                                         \
+    note_event(thread, OPGAP_HOOK_ID_##name, opgap_ticks(), block, block ? (size) : 0, block ? 0 : ENOMEM);            \
+    return block;                                                                                                      \
   }                                                                                                                    \
   OPGAP_EXPORT void *name params                                                                                       \
   {                                                                                                                    \
     struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);                                                             \
     if (opgap_unlikely(thread == NULL || is_special(thread, OPGAP_COUNTER_##name, size)))                              \
-      return name##_slow args;                                                                                         \
+      return name##_event args;                                                                                        \
     opgap_count(thread, OPGAP_COUNTER_##name, size);                                                                   \
     void *block = opgap_real.name args;                                                                                \
     return opgap_likely(block != NULL) ? block : note_failed(OPGAP_COUNTER_##name, size);                              \
@@ -170,8 +185,21 @@ OPGAP_COLD void free_slow(void *block)
     return;
   }
   opgap_count(thread, OPGAP_COUNTER_free, 0);
-  if (opgap_alloc_threshold == 0) /* before another thread can get the block */
+  if (opgap_alloc_threshold == 0)
     opgap_point(thread, OPGAP_HOOK_ID_free, OPGAP_ADDRESS(block), 0, 0);
+  opgap_real.free(block);
+}
+
+static __attribute__((noinline)) void free_event(void *block)
+{
+  struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);
+  if (opgap_unlikely(thread == NULL || block == NULL || is_bootstrap(block) || opgap_alloc_threshold != 0)) {
+    free_slow(block);
+    return;
+  }
+  thread->counters[OPGAP_COUNTER_free].calls++;
+  /* before the call: afterwards another thread can get the block */
+  opgap_point(thread, OPGAP_HOOK_ID_free, OPGAP_ADDRESS(block), 0, 0);
   opgap_real.free(block);
 }
 
@@ -179,7 +207,7 @@ OPGAP_EXPORT void free(void *block)
 {
   struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);
   if (opgap_unlikely(thread == NULL || block == NULL || is_bootstrap(block) || opgap_alloc_threshold == 0)) {
-    free_slow(block);
+    free_event(block);
     return;
   }
   thread->counters[OPGAP_COUNTER_free].calls++;

@@ -27,9 +27,8 @@ struct opgap_config {
   unsigned hook_count;
   const uint16_t *counter_events;
   unsigned counter_count;
-  /* counters whose calls and bytes make up an op's allocations and frees */
-  uint8_t alloc_counters[OPGAP_MAX_COUNTERS], free_counters[OPGAP_MAX_COUNTERS];
-  unsigned alloc_count, free_count;
+  /* counters [0, alloc_end) make up an op's allocations, [alloc_end, free_end) its frees */
+  unsigned alloc_end, free_end;
   char folder[1024]; /* absolute */
   char host[65], boot_id[40], kernel[65];
   char *stack_top; /* an address near the bottom of the main thread's stack */

@@ -643,14 +643,13 @@ static bool find_folder(void)
   return false;
 }
 
-/* The counters of hooks with a flag. */
-static unsigned find_counters(unsigned flag, uint8_t *counters)
+/* End of the counters from `first` on whose hooks have a flag. */
+static unsigned counters_end(unsigned first, unsigned flag)
 {
-  unsigned count = 0;
-  for (unsigned i = 0; i < opgap_config.counter_count; i++)
-    if (opgap_config.hooks[opgap_config.counter_events[i] - OPGAP_FIRST_HOOK].flags & flag)
-      counters[count++] = (uint8_t)i;
-  return count;
+  while (first < opgap_config.counter_count &&
+         opgap_config.hooks[opgap_config.counter_events[first] - OPGAP_FIRST_HOOK].flags & flag)
+    first++;
+  return first;
 }
 
 static bool read_settings(void)
@@ -675,8 +674,8 @@ void opgap_session_start(const struct opgap_event *hook_events, unsigned hook_co
   opgap_config.counter_events = counter_events;
   opgap_config.counter_count = counter_count < OPGAP_MAX_COUNTERS ? counter_count : OPGAP_MAX_COUNTERS;
   opgap_config.stack_top = (char *)__builtin_frame_address(0);
-  opgap_config.alloc_count = find_counters(OPGAP_EVENT_ALLOC, opgap_config.alloc_counters);
-  opgap_config.free_count = find_counters(OPGAP_EVENT_FREE, opgap_config.free_counters);
+  opgap_config.alloc_end = counters_end(0, OPGAP_EVENT_ALLOC);
+  opgap_config.free_end = counters_end(opgap_config.alloc_end, OPGAP_EVENT_FREE);
   bool on = false;
   if (getauxval(AT_SECURE) == 0 && read_settings()) {
     const char *clock = getenv("OPGAP_TEST_CLOCK");

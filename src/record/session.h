@@ -17,6 +17,7 @@
 struct opgap_event;
 
 /* Reads the settings and starts tracing this process.  hook_events: the schema rows of the hooks, ids 64...
+ * counter_events: the event of each counter; those with OPGAP_EVENT_ALLOC first, then those with OPGAP_EVENT_FREE.
  * Called once by the constructor after all hooks are bound; sets opgap_active last. */
 void opgap_session_start(const struct opgap_event *hook_events, unsigned hook_count, const uint16_t *counter_events,
                          unsigned counter_count);

@@ -268,20 +268,17 @@ void opgap_emit(unsigned event, uint32_t status, uint64_t start, uint64_t end, c
 
 /* ---- ops ---- */
 
-static inline void allocation_totals(const struct opgap_thread *thread, uint64_t *allocs, uint64_t *bytes,
-                                     uint64_t *frees)
+/* A counter's calls and bytes, added as one vector: an op asks for the sum of all allocating hooks twice. */
+typedef uint64_t pair_sum __attribute__((vector_size(16)));
+static_assert(sizeof(struct opgap_counter) == sizeof(pair_sum), "calls, bytes");
+
+static inline pair_sum sum_counters(const struct opgap_thread *thread, unsigned first, unsigned end)
 {
-  uint64_t a = 0, b = 0, f = 0;
-  for (unsigned i = 0; i < opgap_config.alloc_count; i++) {
-    const struct opgap_counter *c = &thread->counters[opgap_config.alloc_counters[i]];
-    a += c->calls;
-    b += c->bytes;
-  }
-  for (unsigned i = 0; i < opgap_config.free_count; i++)
-    f += thread->counters[opgap_config.free_counters[i]].calls;
-  *allocs = a;
-  *bytes = b;
-  *frees = f;
+  const pair_sum *at = (const pair_sum *)thread->counters + first, *stop = (const pair_sum *)thread->counters + end;
+  pair_sum sum = {0, 0};
+  for (; at != stop; at++)
+    sum += *at;
+  return sum;
 }
 
 void opgap_op_begin(uint32_t name, uint32_t status, uint64_t tag, uint32_t stack)
@@ -300,7 +297,10 @@ void opgap_op_begin(uint32_t name, uint32_t status, uint64_t tag, uint32_t stack
   op->name = name;
   op->status = status;
   op->stack = stack;
-  allocation_totals(thread, &op->allocs, &op->alloc_bytes, &op->frees);
+  pair_sum allocations = sum_counters(thread, 0, opgap_config.alloc_end);
+  op->allocs = allocations[0];
+  op->alloc_bytes = allocations[1];
+  op->frees = sum_counters(thread, opgap_config.alloc_end, opgap_config.free_end)[0];
   op->start = opgap_ticks();
   atomic_signal_fence(memory_order_release);
   thread->depth = depth + 1;
@@ -318,8 +318,6 @@ void opgap_op_end(unsigned event, uint64_t tag, uint64_t sequence)
   if (opgap_unlikely(depth == 0))
     return; /* began before tracing, in another process, or too deep */
   struct opgap_open_op *op = &thread->ops[--depth];
-  uint64_t allocs, bytes, frees;
-  allocation_totals(thread, &allocs, &bytes, &frees);
   thread->depth = depth;
   struct opgap_cell *cell = opgap_cell;
   uint64_t *w = opgap_reserve(cell, 9);
@@ -330,9 +328,10 @@ void opgap_op_end(unsigned event, uint64_t tag, uint64_t sequence)
   w[2] = end;
   w[3] = op->name;
   w[4] = sequence;
-  w[5] = allocs - op->allocs;
-  w[6] = bytes - op->alloc_bytes;
-  w[7] = frees - op->frees;
+  pair_sum allocations = sum_counters(thread, 0, opgap_config.alloc_end);
+  w[5] = allocations[0] - op->allocs;
+  w[6] = allocations[1] - op->alloc_bytes;
+  w[7] = sum_counters(thread, opgap_config.alloc_end, opgap_config.free_end)[0] - op->frees;
   w[8] = op->stack;
   opgap_commit(cell, w + 9);
 }

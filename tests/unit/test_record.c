@@ -19,7 +19,7 @@
 #include "record/session.h"
 
 enum { EV_CALL = OPGAP_FIRST_HOOK, EV_COUNTED, EV_FREED, EV_COUNTED_TOO };
-enum { COUNTED, FREED, COUNTED_TOO }; /* counters: an allocation on each side of a free */
+enum { COUNTED, COUNTED_TOO, FREED }; /* counters: allocations come first */
 
 static const struct opgap_event hooks[] = {
     {.id = EV_CALL,
@@ -55,7 +55,7 @@ static const struct opgap_event hooks[] = {
      .status = "errno",
      .fields = {{"object", OPGAP_DELTA}, {"value", OPGAP_PLAIN}}},
 };
-static const uint16_t counters[] = {EV_COUNTED, EV_FREED, EV_COUNTED_TOO};
+static const uint16_t counters[] = {EV_COUNTED, EV_COUNTED_TOO, EV_FREED};
 
 #define CPU_SKEW_NS 1000u /* the counters of two CPUs may differ a little when a thread moves */
 
