@@ -177,6 +177,8 @@ static void add_op(struct analysis *a, struct thread *t, const struct opgap_even
   ops_add(a, t, event, r);
   timeline_op(t, name, flags, framework, r);
   breakdown_op(a, t, flags, framework, r);
+  if (flags & NAME_COMM)
+    ranks_collective(a, t->process, name, false, r->start_ns, r->end_ns);
   if (flags & NAME_NEXT)
     gaps_next(a, t, r, name);
 }
@@ -516,6 +518,7 @@ static void analysis_free(struct analysis *a)
   }
   gpu_close(a);
   breakdown_close(a);
+  ranks_close(a);
   opgap_map_free(&a->op_index);
   ops_places_free(&a->op_places);
   opgap_map_free(&a->file_index);
@@ -752,6 +755,7 @@ static void finish(struct analysis *a)
   steps_finish(a);
   breakdown_finish(a);
   gaps_finish(a);
+  ranks_finish(a);
   sum_overhead(a);
   verdict_finish(a);
 }

@@ -526,6 +526,16 @@ static void finish_threads(struct analysis *a)
   gaps->thread_by_cause = list_take(a, &list, &gaps->thread_cause_count);
 }
 
+const char *gaps_detail(struct analysis *a, unsigned process, enum opgap_cause cause)
+{
+  const struct gap_table *table = &a->thread_gaps[process];
+  const struct cause_row *most = NULL;
+  for (size_t i = 0; i < table->rows.count; i++)
+    if (table->rows.at[i].key.cause == cause && (most == NULL || table->rows.at[i].ns > most->ns))
+      most = &table->rows.at[i];
+  return most ? blame_text(a, most, process) : "";
+}
+
 void gaps_finish(struct analysis *a)
 {
   a->summary->gaps.thread_min_ns = a->options.thread_min_gap_ns;

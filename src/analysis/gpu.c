@@ -426,6 +426,8 @@ static void run_activity(struct analysis *a, struct device *d, const struct acti
   d->class_ns[activity->class_] += own;
   d->class_count[activity->class_]++;
   if (activity->class_ == OPGAP_CLASS_COMMUNICATION)
+    ranks_collective(a, activity->process, activity->name, true, activity->start, activity->end);
+  if (activity->class_ == OPGAP_CLASS_COMMUNICATION)
     intervals_append(&d->communication, activity->start, activity->end);
   else if (activity->class_ == OPGAP_CLASS_KERNEL)
     intervals_append(&d->computation, activity->start, activity->end);

@@ -335,6 +335,7 @@ struct analysis {
   VEC(uint32_t) notices;
   struct gpu_state *gpu;
   struct breakdown_state *breakdown;
+  struct ranks_state *ranks;
   uint64_t hooked_calls, done, total; /* done, total: records read, of all */
 };
 
@@ -430,6 +431,8 @@ void gaps_push(struct analysis *a, struct gap gap);
 void gaps_settle(struct analysis *a, uint64_t until);
 void gaps_table_add(struct analysis *a, struct gap_table *table, struct gap *gap, const struct causes *causes);
 void gaps_table_free(struct gap_table *table);
+/* What most of the time of this cause in the main thread's gaps was, in words; "" when there is none. */
+const char *gaps_detail(struct analysis *a, unsigned process, enum opgap_cause cause);
 void gaps_finish(struct analysis *a);
 
 /* gpu.c */
@@ -461,6 +464,11 @@ size_t breakdown_sums(struct analysis *a, unsigned process, size_t skip, uint64_
                       uint64_t wait_ns[OPGAP_CAUSE_COUNT]);
 void breakdown_finish(struct analysis *a);
 void breakdown_close(struct analysis *a);
+
+/* ranks.c: collectives of all ranks; gpu: a kernel, else an op or call of the host */
+void ranks_collective(struct analysis *a, unsigned process, uint32_t name, bool gpu, uint64_t start, uint64_t end);
+void ranks_finish(struct analysis *a);
+void ranks_close(struct analysis *a);
 
 /* intervals.c */
 void intervals_append(struct intervals *iv, uint64_t start, uint64_t end); /* end not before the last end */

@@ -269,6 +269,28 @@ struct opgap_sum_gpu {
   double utilisation;              /* busy / span, 0..1; negative: unknown */
 };
 
+/* Ranks of a distributed training.  Key: rank, pid.  Times a step without warm-up; OPGAP_UNKNOWN without steps. */
+struct opgap_sum_rank {
+  int32_t rank, pid; /* rank -1: unknown */
+  const char *host;
+  size_t steps;
+  uint64_t step_median_ns, step_p95_ns, data_wait_ns, communication_ns;
+  uint64_t collective_ns;  /* in matched collectives, whole run */
+  uint64_t waited_ns;      /* of that, until the last rank came */
+  uint64_t caused_ns;      /* what the others waited for this one */
+  uint64_t last;           /* collectives that it came last to */
+  int64_t clock_offset_ns; /* its host's clock - the first rank's host's, after both were put on one time of day */
+  uint64_t clock_error_ns; /* the offset is right within +- this; OPGAP_UNKNOWN: nothing bounds it */
+};
+struct opgap_sum_ranks {
+  size_t count; /* 0: fewer than two */
+  struct opgap_sum_rank *rows;
+  uint64_t collectives, unmatched;               /* that all ranks took part in; others */
+  size_t straggler;                              /* row that most of the waiting is for; SIZE_MAX: none */
+  const char *straggler_part, *straggler_detail; /* where it spends more than the others: "sleep", ...; "": unknown */
+  uint64_t straggler_extra_ns;                   /* how much more a step than the median of the others */
+};
+
 enum opgap_bound {
   OPGAP_BOUND_UNDECIDED,
   OPGAP_BOUND_DATA_LOADING,
@@ -325,6 +347,7 @@ struct opgap_summary {
   struct opgap_sum_steps steps;
   struct opgap_sum_breakdown breakdown;
   struct opgap_sum_gaps gaps;
+  struct opgap_sum_ranks ranks;
   struct opgap_sum_verdict verdict;
   /* machine and settings, from the first process: "cpu", "kernel", "OPGAP_HOOKS", ...; may be empty */
   size_t info_count;

@@ -394,6 +394,40 @@ static json_t *verdict_json(const struct opgap_sum_verdict *v)
   return j;
 }
 
+static json_t *rank_json(const struct opgap_sum_rank *r)
+{
+  json_t *j = json_object();
+  PUT(j, "rank", r->rank < 0 ? json_null() : json_integer(r->rank));
+  PUT(j, "pid", json_integer(r->pid));
+  PUT(j, "host", string(r->host));
+  PUT(j, "steps", number(r->steps));
+  PUT(j, "step_median_ns", number(r->step_median_ns));
+  PUT(j, "step_p95_ns", number(r->step_p95_ns));
+  PUT(j, "data_wait_ns", number(r->data_wait_ns));
+  PUT(j, "communication_ns", number(r->communication_ns));
+  PUT(j, "collective_ns", number(r->collective_ns));
+  PUT(j, "waited_ns", number(r->waited_ns));
+  PUT(j, "caused_ns", number(r->caused_ns));
+  PUT(j, "last", number(r->last));
+  PUT(j, "clock_offset_ns", r->clock_error_ns == OPGAP_UNKNOWN ? json_null() : json_integer(r->clock_offset_ns));
+  PUT(j, "clock_error_ns", number(r->clock_error_ns));
+  return j;
+}
+
+static json_t *straggler_json(const struct opgap_sum_ranks *ranks)
+{
+  if (ranks->count == 0 || ranks->straggler == SIZE_MAX)
+    return json_null();
+  json_t *j = json_object();
+  const struct opgap_sum_rank *r = &ranks->rows[ranks->straggler];
+  PUT(j, "rank", r->rank < 0 ? json_null() : json_integer(r->rank));
+  PUT(j, "pid", json_integer(r->pid));
+  PUT(j, "part", ranks->straggler_part[0] ? string(ranks->straggler_part) : json_null());
+  PUT(j, "detail", ranks->straggler_detail[0] ? string(ranks->straggler_detail) : json_null());
+  PUT(j, "extra_ns", ranks->straggler_part[0] ? number(ranks->straggler_extra_ns) : json_null());
+  return j;
+}
+
 /* An array of the first rows of a table. */
 #define ROWS(root, key, table, count, row_json)                                                                        \
   do {                                                                                                                 \
@@ -417,6 +451,12 @@ static json_t *report_json(const struct opgap_summary *s, const struct opgap_out
   ROWS(root, "locks", s->locks, shown(s->lock_count, o), lock_json);
   PUT(root, "steps", steps_json(&s->steps));
   PUT(root, "step_breakdown", breakdown_json(&s->breakdown));
+  json_t *ranks = json_object();
+  PUT(ranks, "collectives", number(s->ranks.collectives));
+  PUT(ranks, "unmatched", number(s->ranks.unmatched));
+  PUT(ranks, "straggler", straggler_json(&s->ranks));
+  ROWS(ranks, "table", s->ranks.rows, s->ranks.count, rank_json);
+  PUT(root, "ranks", ranks);
   ROWS(root, "gpu", s->gpus, s->gpu_count, gpu_json);
   ROWS(root, "kernels", s->gpu_tables.kernels, s->gpu_tables.kernel_count, kernel_json);
   ROWS(root, "gpu_copies", s->gpu_tables.copies, s->gpu_tables.copy_count, copy_json);

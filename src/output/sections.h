@@ -28,6 +28,9 @@ size_t section_kernels(struct table *table, const struct opgap_summary *s, const
 size_t section_copies(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_findings(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 void section_gpu_use(char *text, size_t size, const struct opgap_sum_gpu_use *use);
+/* ranks.c */
+size_t section_ranks(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+void section_straggler(char *text, size_t size, const struct opgap_sum_ranks *ranks);
 size_t section_breakdown(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 
 /* Sums that the shares of ops divide by. */

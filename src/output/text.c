@@ -483,11 +483,29 @@ static void processes(const struct page *p)
   finish_table(p, &table, more, "processes");
 }
 
+static void ranks(const struct page *p)
+{
+  const struct opgap_sum_ranks *r = &p->s->ranks;
+  struct table table;
+  char text[512];
+  if (r->count == 0)
+    return;
+  heading(p, "Ranks (steps: medians; waits: whole run)");
+  size_t more = section_ranks(&table, p->s, p->o);
+  finish_table(p, &table, more, "ranks");
+  section_straggler(text, sizeof text, r);
+  say(p, "%s", text);
+  if (r->unmatched > 0)
+    say(p, "%llu collectives could not be matched over all ranks (other groups, or not recorded everywhere)",
+        (unsigned long long)r->unmatched);
+}
+
 static void print(const struct page *p)
 {
   head(p);
   verdict(p);
   breakdown(p);
+  ranks(p);
   for (int role = 0; role < OPGAP_ROLE_COUNT; role++)
     ops_of_role(p, (enum opgap_role)role);
   gpu(p);
