@@ -155,8 +155,33 @@ static void remedies_data_loading(struct draft *d)
     remedy(d, "Use pin_memory=True and non_blocking=True copies.");
 }
 
+/* Communication that is mostly waiting for one rank is no matter of the network. */
+static void remedy_straggler(struct draft *d)
+{
+  const struct opgap_sum_ranks *ranks = &d->a->summary->ranks;
+  uint64_t waited = 0, collective = 0;
+  for (size_t r = 0; r < ranks->count; r++) {
+    waited += ranks->rows[r].waited_ns;
+    collective += ranks->rows[r].collective_ns;
+  }
+  if (ranks->count == 0 || ranks->straggler == SIZE_MAX || share(waited, collective) < 0.5)
+    return;
+  const struct opgap_sum_rank *late = &ranks->rows[ranks->straggler];
+  evidence(d, opgap_pool_printf(d->a->pool,
+                                "%.1f %% of the time in collectives is waiting for the last rank; rank %d is the last "
+                                "in %llu of %llu%s%s.",
+                                100 * share(waited, collective), late->rank, (unsigned long long)late->last,
+                                (unsigned long long)ranks->collectives,
+                                ranks->straggler_part[0] ? ", and has more than the others of: " : "",
+                                ranks->straggler_part));
+  remedy(d, opgap_pool_printf(d->a->pool, "Make rank %d as fast as the others (it is late by %.3f ms a step: %s).",
+                              late->rank, (double)ranks->straggler_extra_ns / 1e6,
+                              ranks->straggler_part[0] ? ranks->straggler_part : "cause unknown"));
+}
+
 static void remedies_communication(struct draft *d)
 {
+  remedy_straggler(d);
   remedy(d, "Overlap gradients with the backward pass: larger DDP buckets (bucket_cap_mb), gradient_as_bucket_view.");
   remedy(d, "Send less often: accumulate gradients over several batches with no_sync().");
   remedy(d, "Send less: half-precision or compressed gradients (DDP communication hooks).");
