@@ -466,6 +466,7 @@ static void find_times(struct analysis *a)
   if (a->start_ns > a->end_ns)
     a->start_ns = a->end_ns;
   a->window_end = UINT64_MAX;
+  a->bucket_ns = (a->end_ns - a->start_ns) / OPGAP_OVER_TIME_BUCKETS + 1;
 }
 
 static struct analysis *analysis_new(const struct opgap_source *source, const struct opgap_analysis_options *options)
@@ -490,6 +491,8 @@ static struct analysis *analysis_new(const struct opgap_source *source, const st
   open_threads(a);
   find_times(a);
   gpu_open(a);
+  if (options->flame)
+    flame_open(a);
   return a;
 }
 
@@ -499,6 +502,7 @@ static void free_process(struct process *p)
   timeline_free_edges(&p->objects);
   opgap_map_free(&p->pthreads);
   opgap_map_free(&p->live);
+  VEC_FREE(&p->samples);
   for (int s = 0; s < STEPS_SOURCES; s++) {
     VEC_FREE(&p->steps[s].start);
     VEC_FREE(&p->steps[s].end);
@@ -519,6 +523,7 @@ static void analysis_free(struct analysis *a)
   gpu_close(a);
   breakdown_close(a);
   ranks_close(a);
+  flame_close(a);
   opgap_map_free(&a->op_index);
   ops_places_free(&a->op_places);
   opgap_map_free(&a->file_index);
@@ -756,6 +761,8 @@ static void finish(struct analysis *a)
   breakdown_finish(a);
   gaps_finish(a);
   ranks_finish(a);
+  over_time_finish(a);
+  flame_finish(a);
   sum_overhead(a);
   verdict_finish(a);
 }

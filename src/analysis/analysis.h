@@ -14,6 +14,7 @@ struct opgap_analysis_options {
   const char *process;                        /* only these: a pid or a part of a role label; NULL: all */
   bool steps_given;
   uint64_t first_step, last_step;                                 /* --steps A:B, counted from 0, both included */
+  bool flame;                                                     /* make the call tree */
   size_t gaps_listed;                                             /* longest gaps kept for each table; 0: 50 */
   void (*progress)(void *context, uint64_t done, uint64_t total); /* records; may be NULL */
   void *progress_context;

@@ -244,6 +244,27 @@ void breakdown_step(struct analysis *a, unsigned process)
   sum_steps(a, process, until);
 }
 
+/* The course of the steps in the window, in at most OPGAP_BREAKDOWN_BUCKETS sums. */
+static void finish_buckets(struct analysis *a, unsigned process)
+{
+  struct opgap_sum_breakdown *sum = &a->summary->breakdown;
+  const struct breakdown_process *b = process_of(a, process);
+  const struct step_list *list = &a->processes[process].steps[b->source];
+  size_t steps = 0, done = 0;
+  for (size_t i = 0; i < b->steps.count; i++)
+    steps += analysis_in_window(a, list->end.at[i]);
+  sum->bucket_steps = (steps + OPGAP_BREAKDOWN_BUCKETS - 1) / OPGAP_BREAKDOWN_BUCKETS;
+  sum->bucket_count = steps ? (steps + sum->bucket_steps - 1) / sum->bucket_steps : 0;
+  sum->buckets = opgap_pool_alloc(a->pool, sum->bucket_count * sizeof *sum->buckets);
+  for (size_t i = 0; i < b->steps.count; i++) {
+    if (!analysis_in_window(a, list->end.at[i]))
+      continue;
+    uint64_t *bucket = sum->buckets[done++ / sum->bucket_steps];
+    for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
+      bucket[c] += b->steps.at[i].ns[c];
+  }
+}
+
 size_t breakdown_sums(struct analysis *a, unsigned process, size_t skip, uint64_t class_ns[OPGAP_CLASS_COUNT],
                       uint64_t wait_ns[OPGAP_CAUSE_COUNT])
 {
@@ -274,6 +295,7 @@ void breakdown_finish(struct analysis *a)
   struct opgap_sum_breakdown *sum = &a->summary->breakdown;
   process_of(a, process);
   sum->steps = breakdown_sums(a, process, a->summary->steps.skipped, sum->class_ns, a->breakdown->wait_ns);
+  finish_buckets(a, process);
 }
 
 void breakdown_close(struct analysis *a)

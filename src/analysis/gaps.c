@@ -352,6 +352,7 @@ void gaps_table_add(struct analysis *a, struct gap_table *table, struct gap *gap
   table->ns += length(gap);
   for (unsigned i = 0; i < causes->count; i++)
     add_sum(table, &causes->at[i]);
+  over_time_gap(a, table, gap->start, causes);
   keep_longest(a, table, gap, causes);
 }
 
@@ -361,6 +362,7 @@ void gaps_table_free(struct gap_table *table)
     free(table->longest.at[i].causes);
   VEC_FREE(&table->longest);
   VEC_FREE(&table->rows);
+  free(table->over_time);
   opgap_map_free(&table->index);
 }
 
@@ -436,7 +438,7 @@ static int thread_gaps_longest_first(const void *left, const void *right)
 }
 
 /* Gaps count where the work is: in trainers, or in every process that is no helper. */
-static bool gaps_of(const struct analysis *a, unsigned process)
+bool gaps_of(const struct analysis *a, unsigned process)
 {
   const struct process *p = &a->processes[process];
   if (!p->included)

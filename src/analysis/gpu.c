@@ -59,6 +59,7 @@ struct device {
   uint64_t exposed_ns;
   uint64_t host_wait, kernel_wait, other_wait;
   struct gap_table gaps;
+  uint64_t *busy_over_time; /* [OPGAP_OVER_TIME_BUCKETS]; NULL before the first activity */
 };
 
 struct gpu_stream {
@@ -422,6 +423,9 @@ static void run_activity(struct analysis *a, struct device *d, const struct acti
   if (!analysis_in_window(a, activity->end))
     return;
   d->busy_ns += busy;
+  if (d->busy_over_time == NULL)
+    d->busy_over_time = opgap_xcalloc(OPGAP_OVER_TIME_BUCKETS, sizeof *d->busy_over_time);
+  over_time_add(a, d->busy_over_time, 1, activity->end - busy, activity->end);
   gpu_tables_busy(a->gpu->tables, (size_t)(d - a->gpu->devices.at), activity->end - busy, activity->end);
   d->class_ns[activity->class_] += own;
   d->class_count[activity->class_]++;
@@ -761,6 +765,11 @@ struct gap_table *gpu_gap_table(struct analysis *a, size_t device, uint32_t *id)
   return &a->gpu->devices.at[device].gaps;
 }
 
+const uint64_t *gpu_busy_over_time(const struct analysis *a, size_t device)
+{
+  return a->gpu->devices.at[device].busy_over_time;
+}
+
 void gpu_close(struct analysis *a)
 {
   struct gpu_state *g = a->gpu;
@@ -775,6 +784,7 @@ void gpu_close(struct analysis *a)
     VEC_FREE(&d->communication.v);
     VEC_FREE(&d->computation.v);
     gaps_table_free(&d->gaps);
+    free(d->busy_over_time);
   }
   VEC_FREE(&g->streams);
   VEC_FREE(&g->queues);

@@ -27,6 +27,7 @@
 #define CAUSE_LIMIT 65536u
 #define FILE_LIMIT 1000000u
 #define LOCK_LIMIT 65536u
+#define SAMPLE_LIMIT 512u
 #define NAME_LIMIT 4194304u /* ids of names that are cached; others are looked up each time */
 
 /* What a hooked call does, told from its name and category. */
@@ -164,6 +165,11 @@ struct name_cache {
   uint32_t row[2]; /* of ops, + 1; [0] OP, [1] RANGE */
 };
 
+/* A sample, or the highest of several that followed each other. */
+struct memory_sample {
+  uint64_t time, rss;
+};
+
 struct process {
   const struct opgap_process_info *info;
   struct hook hooks[OPGAP_MAX_EVENTS];
@@ -185,8 +191,9 @@ struct process {
   int32_t worker;
   const char *label;
   bool included;
-  uint64_t end_ns;  /* known when all records are read */
-  uint64_t last_ns; /* end of its last record that was written as it happened */
+  uint64_t end_ns;                   /* known when all records are read */
+  uint64_t last_ns;                  /* end of its last record that was written as it happened */
+  VEC(struct memory_sample) samples; /* at most SAMPLE_LIMIT */
   uint64_t rss, open_ns, read_bytes, written_bytes, file_ns, first_op_ns;
   uint32_t open_op, open_call;
   struct opgap_map live; /* (address, 0) -> size in live_bytes units, when every allocation is recorded */
@@ -290,6 +297,7 @@ struct gap {
 /* Sums and longest gaps of one process or device. */
 struct gap_table {
   uint64_t count, ns;
+  uint64_t (*over_time)[OPGAP_CAUSE_COUNT]; /* [OPGAP_OVER_TIME_BUCKETS]; NULL before the first gap */
   VEC(struct cause_row) rows;
   struct opgap_map index;
   VEC(struct gap) longest; /* a min-heap by duration */
@@ -314,6 +322,7 @@ struct analysis {
   struct thread *threads;
   unsigned process_count, thread_count;
   uint64_t start_ns, end_ns;         /* of the trace */
+  uint64_t bucket_ns;                /* of what is summed over time */
   uint64_t window_start, window_end; /* records that ended in (start, end] are summed */
   uint64_t now;
   bool steps_only; /* first pass of --steps */
@@ -336,6 +345,7 @@ struct analysis {
   struct gpu_state *gpu;
   struct breakdown_state *breakdown;
   struct ranks_state *ranks;
+  struct flame_state *flame;          /* NULL unless asked for */
   uint64_t hooked_calls, done, total; /* done, total: records read, of all */
 };
 
@@ -434,6 +444,7 @@ void gaps_table_free(struct gap_table *table);
 /* What most of the time of this cause in the main thread's gaps was, in words; "" when there is none. */
 const char *gaps_detail(struct analysis *a, unsigned process, enum opgap_cause cause);
 void gaps_finish(struct analysis *a);
+bool gaps_of(const struct analysis *a, unsigned process); /* whether its gaps count */
 
 /* gpu.c */
 void gpu_open(struct analysis *a);
@@ -448,6 +459,7 @@ void gpu_finish(struct analysis *a);
 void gpu_close(struct analysis *a);
 size_t gpu_device_count(const struct analysis *a);
 struct gap_table *gpu_gap_table(struct analysis *a, size_t device, uint32_t *id);
+const uint64_t *gpu_busy_over_time(const struct analysis *a, size_t device); /* NULL: never busy */
 void gpu_explain(struct analysis *a, struct gap *gap);
 
 /* breakdown.c: classes of step time on the trainer's main thread */
@@ -469,6 +481,18 @@ void breakdown_close(struct analysis *a);
 void ranks_collective(struct analysis *a, unsigned process, uint32_t name, bool gpu, uint64_t start, uint64_t end);
 void ranks_finish(struct analysis *a);
 void ranks_close(struct analysis *a);
+
+/* over_time.c: [start, end) added to the buckets that it touches, `stride` numbers apart */
+void over_time_add(const struct analysis *a, uint64_t *buckets, size_t stride, uint64_t start, uint64_t end);
+void over_time_gap(const struct analysis *a, struct gap_table *table, uint64_t start, const struct causes *causes);
+void over_time_finish(struct analysis *a);
+
+/* flame.c: the call tree */
+void flame_open(struct analysis *a);
+void flame_op(struct analysis *a, const struct thread *t, const struct opgap_record *r, enum opgap_op_kind kind,
+              uint64_t self_ns, uint64_t self_gpu_ns);
+void flame_finish(struct analysis *a);
+void flame_close(struct analysis *a);
 
 /* intervals.c */
 void intervals_append(struct intervals *iv, uint64_t start, uint64_t end); /* end not before the last end */

@@ -55,11 +55,45 @@ void memory_call(struct analysis *a, struct thread *t, const struct hook *hook, 
     p->peak_bytes = p->live_bytes;
 }
 
+/* Of two neighbours the higher one stays. */
+static void halve_samples(struct process *p)
+{
+  for (size_t i = 0; i < SAMPLE_LIMIT / 2; i++) {
+    const struct memory_sample *pair = &p->samples.at[2 * i];
+    p->samples.at[i] = pair[0].rss >= pair[1].rss ? pair[0] : pair[1];
+  }
+  p->samples.count = SAMPLE_LIMIT / 2;
+}
+
 void memory_sample(struct analysis *a, unsigned process, const struct opgap_record *r)
 {
   struct process *p = &a->processes[process];
   if (p->rss == OPGAP_UNKNOWN || r->field[0] > p->rss)
     p->rss = r->field[0];
+  if (p->samples.count == SAMPLE_LIMIT)
+    halve_samples(p);
+  *VEC_PUSH(&p->samples) = (struct memory_sample){r->end_ns, r->field[0]};
+}
+
+static void finish_courses(struct analysis *a)
+{
+  struct opgap_summary *s = a->summary;
+  s->memory_courses = opgap_pool_alloc(a->pool, a->process_count * sizeof *s->memory_courses);
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *p = &a->processes[i];
+    if (!p->included || p->samples.count == 0)
+      continue;
+    struct opgap_sum_memory_course *course = &s->memory_courses[s->memory_course_count++];
+    course->pid = p->info->pid;
+    course->count = p->samples.count;
+    course->time_ns = opgap_pool_alloc(a->pool, course->count * sizeof *course->time_ns);
+    course->rss_bytes = opgap_pool_alloc(a->pool, course->count * sizeof *course->rss_bytes);
+    for (size_t k = 0; k < course->count; k++) {
+      uint64_t time = p->samples.at[k].time;
+      course->time_ns[k] = time > a->start_ns ? time - a->start_ns : 0;
+      course->rss_bytes[k] = p->samples.at[k].rss;
+    }
+  }
 }
 
 static void add_hooks(struct analysis *a, struct opgap_sum_memory *memory)
@@ -101,6 +135,7 @@ void memory_finish(struct analysis *a)
   memory->peak_bytes = memory->live_bytes = OPGAP_UNKNOWN;
   memory->peak_rss_bytes = peak_rss(a);
   add_hooks(a, memory);
+  finish_courses(a);
   for (unsigned i = 0; i < a->process_count; i++) {
     const struct process *p = &a->processes[i];
     if (!p->included)

@@ -130,13 +130,15 @@ void ops_add(struct analysis *a, struct thread *t, const struct opgap_event *eve
   uint64_t blocked_ns = inside.blocked_ns < ns ? inside.blocked_ns : ns;
   uint32_t row_index = row_of(a, t->process, event->id == OPGAP_EV_RANGE, r->field[0]);
   gpu_op(a, t, r, &self_gpu, &total_gpu);
+  uint64_t self_ns = ns > inside.child_ns ? ns - inside.child_ns : 0;
+  if (a->flame != NULL)
+    flame_op(a, t, r, event->id == OPGAP_EV_RANGE ? OPGAP_OP_RANGE : OPGAP_OP_TORCH, self_ns, self_gpu);
   if (!analysis_in_window(a, r->end_ns)) {
     leave(t, r, 0, blocked_ns, total_gpu);
     return;
   }
   leave(t, r, row_index, blocked_ns, total_gpu);
   struct op_row *row = &a->ops.at[row_index - 1];
-  uint64_t self_ns = ns > inside.child_ns ? ns - inside.child_ns : 0;
   row->calls++;
   row->self_ns += self_ns;
   row->total_ns += ns;

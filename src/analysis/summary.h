@@ -136,9 +136,13 @@ enum opgap_class {
 /* "kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_exec", "other" */
 const char *opgap_class_name(enum opgap_class class_);
 
+#define OPGAP_BREAKDOWN_BUCKETS 2000u
 struct opgap_sum_breakdown {
   size_t steps; /* steps summed: all but warm-up; 0: no breakdown */
   uint64_t class_ns[OPGAP_CLASS_COUNT];
+  /* Course: sums over every bucket_steps steps (1 while they are few), warm-up included, the last bucket maybe less. */
+  size_t bucket_steps, bucket_count;
+  uint64_t (*buckets)[OPGAP_CLASS_COUNT];
 };
 
 enum opgap_cause {
@@ -163,6 +167,42 @@ enum opgap_cause {
 };
 /* "data loading", "communication", ... */
 const char *opgap_cause_name(enum opgap_cause cause);
+
+/* Use and causes of idleness in equal parts of the whole trace.  Sums over all buckets are the sums of the tables. */
+#define OPGAP_OVER_TIME_BUCKETS 240u
+struct opgap_sum_device_over_time {
+  uint32_t device;
+  uint64_t busy_ns[OPGAP_OVER_TIME_BUCKETS];
+  uint64_t cause_ns[OPGAP_OVER_TIME_BUCKETS][OPGAP_CAUSE_COUNT]; /* of gaps */
+};
+struct opgap_sum_over_time {
+  uint64_t bucket_ns;
+  size_t device_count;
+  struct opgap_sum_device_over_time *devices;     /* in the order of summary.gpus */
+  uint64_t (*thread_cause_ns)[OPGAP_CAUSE_COUNT]; /* [OPGAP_OVER_TIME_BUCKETS], gaps of threads; NULL: none */
+};
+
+/* Resident memory of a process, sampled: where samples are many, the highest of each few. */
+struct opgap_sum_memory_course {
+  int32_t pid;
+  size_t count;
+  uint64_t *time_ns, *rss_bytes; /* [count] */
+};
+
+/* Call tree of ops and ranges; made when asked for (opgap_analysis_options).  A node's parent stands before it. */
+#define OPGAP_FLAME_NODES 32768u
+struct opgap_sum_flame_node {
+  const char *name;
+  enum opgap_op_kind kind;
+  enum opgap_role role;
+  uint32_t parent; /* UINT32_MAX: outermost */
+  uint64_t calls, self_cpu_ns, total_cpu_ns, self_gpu_ns, total_gpu_ns;
+};
+struct opgap_sum_flame {
+  size_t count;
+  struct opgap_sum_flame_node *nodes;
+  uint64_t left_out; /* ops of stacks beyond OPGAP_FLAME_NODES: in the totals of the ops around them only */
+};
 
 /* Detail: one phrase, for example "DataLoader worker 1 reading /data/12.png". */
 struct opgap_sum_cause {
@@ -344,6 +384,10 @@ struct opgap_summary {
   struct opgap_sum_gpu *gpus;
   struct opgap_sum_gpu_tables gpu_tables;
   struct opgap_sum_memory memory;
+  size_t memory_course_count;
+  struct opgap_sum_memory_course *memory_courses; /* by process start; only those with samples */
+  struct opgap_sum_over_time over_time;
+  struct opgap_sum_flame flame;
   struct opgap_sum_steps steps;
   struct opgap_sum_breakdown breakdown;
   struct opgap_sum_gaps gaps;

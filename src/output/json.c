@@ -152,9 +152,21 @@ static json_t *call_json(const struct opgap_sum_call *call)
   return j;
 }
 
-static json_t *memory_json(const struct opgap_sum_memory *m)
+static json_t *course_json(const struct opgap_sum_memory_course *course)
 {
   json_t *j = json_object();
+  PUT(j, "pid", json_integer(course->pid));
+  PUT(j, "time_ns", numbers(course->time_ns, course->count));
+  PUT(j, "rss_bytes", numbers(course->rss_bytes, course->count));
+  return j;
+}
+
+static json_t *memory_json(const struct opgap_summary *s)
+{
+  const struct opgap_sum_memory *m = &s->memory;
+  json_t *j = json_object(), *courses = json_array();
+  for (size_t i = 0; i < s->memory_course_count; i++)
+    json_array_append_new(courses, course_json(&s->memory_courses[i]));
   PUT(j, "allocations", number(m->allocations));
   PUT(j, "frees", number(m->frees));
   PUT(j, "failed", number(m->failed));
@@ -162,6 +174,7 @@ static json_t *memory_json(const struct opgap_sum_memory *m)
   PUT(j, "peak_bytes", number(m->peak_bytes));
   PUT(j, "live_bytes", number(m->live_bytes));
   PUT(j, "peak_rss_bytes", number(m->peak_rss_bytes));
+  PUT(j, "samples", courses);
   return j;
 }
 
@@ -209,15 +222,27 @@ static json_t *steps_json(const struct opgap_sum_steps *steps)
   return j;
 }
 
+/* Every `stride`th number. */
+static json_t *column(const uint64_t *first, size_t count, size_t stride)
+{
+  json_t *array = json_array();
+  for (size_t i = 0; i < count; i++)
+    json_array_append_new(array, number(first[i * stride]));
+  return array;
+}
+
 static json_t *breakdown_json(const struct opgap_sum_breakdown *b)
 {
-  json_t *j = json_object();
+  json_t *j = json_object(), *course = json_object();
   PUT(j, "steps", number(b->steps));
   for (int c = 0; c < OPGAP_CLASS_COUNT; c++) {
     char key[32];
     snprintf(key, sizeof key, "%s_ns", opgap_class_name((enum opgap_class)c));
     PUT(j, key, b->steps ? number(b->class_ns[c]) : json_null());
+    PUT(course, key, column(b->bucket_count ? &b->buckets[0][c] : NULL, b->bucket_count, OPGAP_CLASS_COUNT));
   }
+  PUT(course, "bucket_steps", number(b->bucket_steps));
+  PUT(j, "course", course);
   return j;
 }
 
@@ -428,6 +453,36 @@ static json_t *straggler_json(const struct opgap_sum_ranks *ranks)
   return j;
 }
 
+/* The causes that have any time. */
+static json_t *cause_columns(uint64_t (*ns)[OPGAP_CAUSE_COUNT])
+{
+  json_t *j = json_object();
+  for (int c = 0; ns != NULL && c < OPGAP_CAUSE_COUNT; c++) {
+    uint64_t any = 0;
+    for (size_t i = 0; i < OPGAP_OVER_TIME_BUCKETS; i++)
+      any |= ns[i][c];
+    if (any)
+      PUT(j, opgap_cause_name((enum opgap_cause)c), column(&ns[0][c], OPGAP_OVER_TIME_BUCKETS, OPGAP_CAUSE_COUNT));
+  }
+  return j;
+}
+
+static json_t *over_time_json(const struct opgap_sum_over_time *o)
+{
+  json_t *j = json_object(), *devices = json_array();
+  for (size_t i = 0; i < o->device_count; i++) {
+    json_t *device = json_object();
+    PUT(device, "device", json_integer(o->devices[i].device));
+    PUT(device, "busy_ns", numbers(o->devices[i].busy_ns, OPGAP_OVER_TIME_BUCKETS));
+    PUT(device, "idle_ns", cause_columns(o->devices[i].cause_ns));
+    json_array_append_new(devices, device);
+  }
+  PUT(j, "bucket_ns", number(o->bucket_ns));
+  PUT(j, "gpu", devices);
+  PUT(j, "thread_gap_ns", cause_columns(o->thread_cause_ns));
+  return j;
+}
+
 /* An array of the first rows of a table. */
 #define ROWS(root, key, table, count, row_json)                                                                        \
   do {                                                                                                                 \
@@ -446,7 +501,7 @@ static json_t *report_json(const struct opgap_summary *s, const struct opgap_out
   PUT(root, "untraced", untraced_json(s));
   ROWS(root, "hot_ops", s->ops, shown(s->op_count, o), op_json);
   ROWS(root, "calls", s->calls, shown(s->call_count, o), call_json);
-  PUT(root, "memory", memory_json(&s->memory));
+  PUT(root, "memory", memory_json(s));
   ROWS(root, "files", s->files, shown(s->file_count, o), file_json);
   ROWS(root, "locks", s->locks, shown(s->lock_count, o), lock_json);
   PUT(root, "steps", steps_json(&s->steps));
@@ -465,6 +520,7 @@ static json_t *report_json(const struct opgap_summary *s, const struct opgap_out
   PUT(root, "launches", launches_json(&s->gpu_tables.launches));
   PUT(root, "gpu_status", string(s->gpu_status));
   PUT(root, "idle_gaps", gaps_json(s, o));
+  PUT(root, "over_time", over_time_json(&s->over_time));
   PUT(root, "verdict", verdict_json(&s->verdict));
   return root;
 }

@@ -1,0 +1,64 @@
+/* What happened when: busy time and causes of gaps in equal parts of the trace, whose length is known before the first
+ * record (what comes after that is in the last part). */
+#include "analysis/internal.h"
+
+#include <string.h>
+
+void over_time_add(const struct analysis *a, uint64_t *buckets, size_t stride, uint64_t start, uint64_t end)
+{
+  uint64_t at = start;
+  while (at < end) {
+    uint64_t since = at > a->start_ns ? at - a->start_ns : 0, index = since / a->bucket_ns;
+    uint64_t until = end;
+    if (index >= OPGAP_OVER_TIME_BUCKETS - 1)
+      index = OPGAP_OVER_TIME_BUCKETS - 1;
+    else if (a->start_ns + (index + 1) * a->bucket_ns < end)
+      until = a->start_ns + (index + 1) * a->bucket_ns;
+    buckets[index * stride] += until - at;
+    at = until;
+  }
+}
+
+/* The causes are laid one after the other, as breakdown.c does. */
+void over_time_gap(const struct analysis *a, struct gap_table *table, uint64_t start, const struct causes *causes)
+{
+  if (table->over_time == NULL)
+    table->over_time = opgap_xcalloc(OPGAP_OVER_TIME_BUCKETS, sizeof *table->over_time);
+  for (unsigned i = 0; i < causes->count; i++) {
+    const struct cause_row *row = &causes->at[i];
+    over_time_add(a, &table->over_time[0][row->key.cause], OPGAP_CAUSE_COUNT, start, start + row->ns);
+    start += row->ns;
+  }
+}
+
+static void finish_threads(struct analysis *a, struct opgap_sum_over_time *sum)
+{
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct gap_table *table = &a->thread_gaps[i];
+    if (table->over_time == NULL || !gaps_of(a, i))
+      continue;
+    if (sum->thread_cause_ns == NULL)
+      sum->thread_cause_ns = opgap_pool_alloc(a->pool, OPGAP_OVER_TIME_BUCKETS * sizeof *sum->thread_cause_ns);
+    for (size_t b = 0; b < OPGAP_OVER_TIME_BUCKETS; b++)
+      for (int c = 0; c < OPGAP_CAUSE_COUNT; c++)
+        sum->thread_cause_ns[b][c] += table->over_time[b][c];
+  }
+}
+
+void over_time_finish(struct analysis *a)
+{
+  struct opgap_sum_over_time *sum = &a->summary->over_time;
+  sum->bucket_ns = a->bucket_ns;
+  sum->device_count = gpu_device_count(a);
+  sum->devices = opgap_pool_alloc(a->pool, sum->device_count * sizeof *sum->devices);
+  for (size_t i = 0; i < sum->device_count; i++) {
+    struct opgap_sum_device_over_time *device = &sum->devices[i];
+    const struct gap_table *table = gpu_gap_table(a, i, &device->device);
+    const uint64_t *busy = gpu_busy_over_time(a, i);
+    if (busy != NULL)
+      memcpy(device->busy_ns, busy, sizeof device->busy_ns);
+    if (table->over_time != NULL)
+      memcpy(device->cause_ns, table->over_time, sizeof device->cause_ns);
+  }
+  finish_threads(a, sum);
+}
