@@ -1,28 +1,14 @@
 #!/bin/sh
-# Writes the man pages, opgap.1 and one for each command, from what the program's --help says.
+# Writes the man pages, opgap.1 and one for each command, from what the program's --help says.  Needs help2man.
 # usage: man.sh OPGAP FOLDER
 set -eu
 
-opgap=$1
+opgap=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 folder=$2
 version=$("$opgap" --version)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 mkdir -p "$folder"
-
-# name, summary; the help text comes in
-page()
-{
-  printf '.TH %s 1 "" "%s" "User Commands"\n' "$(echo "$1" | tr '[:lower:]' '[:upper:]')" "$version"
-  printf '.SH NAME\n%s \\- %s\n' "$1" "$2"
-  printf '.SH DESCRIPTION\n.nf\n'
-  sed -e 's/\\/\\e/g' -e 's/-/\\-/g' -e "s/^[.']/\\\\\&&/"
-  printf '.fi\n'
-  if [ "$1" = opgap ]; then
-    printf '.SH SEE ALSO\n'
-    commands | sed 's/^\([a-z]*\) .*/.BR opgap\\-\1 (1)/'
-  else
-    printf '.SH SEE ALSO\n.BR opgap (1)\n'
-  fi
-}
 
 # "name summary", one command a line
 commands()
@@ -30,7 +16,25 @@ commands()
   "$opgap" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\)  */\1 /p'
 }
 
-"$opgap" --help | page opgap 'where does the time of a training run go?' >"$folder/opgap.1"
+# help2man runs one program and names the page after the first word of its usage: it gets a program for each command,
+# and the page its own name afterwards.
+# name of the page, summary, words before the options
+page()
+{
+  printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$opgap" "${3-}" >"$work/$1"
+  chmod +x "$work/$1"
+  help2man --no-info --version-string="$version" --manual="opgap" --name="$2" --include="$work/$1.h2m" \
+    --output="$work/page" "$work/$1"
+  sed -e "s/^\.TH OPGAP /.TH $(echo "$1" | tr '[:lower:]' '[:upper:]') /" \
+    -e "/^\.SH NAME/{n;s/^opgap /$1 /;s/^opgap-/opgap\\\\-/}" "$work/page" >"$folder/$1.1"
+}
+
+{
+  printf '[SEE ALSO]\n'
+  commands | sed -e 's/^\([a-z]*\) .*/.BR opgap\\-\1 (1),/' -e '$s/,$//'
+} >"$work/opgap.h2m"
+page opgap 'where does the time of a training run go?'
 commands | while read -r name summary; do
-  "$opgap" "$name" --help | page "opgap-$name" "$summary" >"$folder/opgap-$name.1"
+  printf '[SEE ALSO]\n.BR opgap (1)\n' >"$work/opgap-$name.h2m"
+  page "opgap-$name" "$summary" "$name"
 done

