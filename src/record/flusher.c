@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "format/reader.h"
+#include "format/trace_format.h"
 #include "record/cgroup.h"
 #include "record/internal.h"
 #include "record/raw.h"
@@ -82,6 +83,45 @@ bool opgap_within_file_limit(uint64_t end)
   return end <= limit.current;
 }
 
+static int open_trace(void)
+{
+  int own = own_trace_fd();
+  return own >= 0
+             ? own
+             : (int)opgap_raw_open(opgap_state->arena->trace_file, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0);
+}
+
+static void close_trace(int fd)
+{
+  if (fd != own_trace_fd())
+    opgap_raw_close(fd);
+}
+
+bool opgap_trace_cut(uint64_t bytes)
+{
+  int fd = open_trace();
+  if (fd < 0)
+    return false;
+  bool cut = opgap_raw3(SYS_ftruncate, fd, (long)bytes, 0) == 0;
+  if (cut) {
+    opgap_state->file_bytes = bytes;
+    opgap_state->last_chunk_bytes = 0;
+  }
+  close_trace(fd);
+  return cut;
+}
+
+static void chunk_written(struct opgap_state *state, const void *bytes, size_t size)
+{
+  struct opgap_chunk_header header = {0};
+  if (size >= sizeof header)
+    memcpy(&header, bytes, sizeof header);
+  bool records = header.magic == OPGAP_CHUNK_MAGIC && header.type == OPGAP_CHUNK_RECORDS;
+  state->file_bytes += size;
+  state->last_chunk_bytes = records ? (uint32_t)size : 0;
+  state->last_chunk_records = header.records;
+}
+
 int opgap_trace_append(void *context, const void *bytes, size_t size)
 {
   struct opgap_state *state = context;
@@ -99,9 +139,7 @@ int opgap_trace_append(void *context, const void *bytes, size_t size)
     give_up("the limit of file sizes is reached", -27);
     return -27;
   }
-  int own = own_trace_fd(), fd = own;
-  if (fd < 0)
-    fd = (int)opgap_raw_open(state->arena->trace_file, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0);
+  int fd = open_trace();
   if (fd < 0) {
     give_up("the trace file cannot be opened", fd);
     return fd;
@@ -109,11 +147,10 @@ int opgap_trace_append(void *context, const void *bytes, size_t size)
   long error = 0;
   bool ok = write_all(fd, bytes, size, &error);
   if (ok)
-    state->file_bytes += size;
+    chunk_written(state, bytes, size);
   else
     opgap_raw3(SYS_ftruncate, fd, (long)state->file_bytes, 0); /* no half chunk */
-  if (fd != own)
-    opgap_raw_close(fd);
+  close_trace(fd);
   if (!ok)
     give_up("writing failed", error);
   return ok ? 0 : (int)error;

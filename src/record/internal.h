@@ -46,6 +46,8 @@ struct opgap_state {
   _Atomic uint32_t flusher;    /* enum opgap_flusher */
   _Atomic uint32_t live;       /* threads with a slot that have not begun to end */
   uint64_t file_bytes;         /* of the trace, as we left it */
+  uint32_t last_chunk_bytes;   /* of the file's last chunk if that holds records, else 0 */
+  uint32_t last_chunk_records;
   bool file_created;
   bool write_failed;   /* writing has stopped for good: what is in the rings stays there until the end */
   bool discard;        /* the sink counts what could not be written */
@@ -86,6 +88,8 @@ void opgap_segment_filled(struct opgap_thread *thread);
 /* Descriptors in the flusher's own table; -1 on any other thread, where the same numbers mean the program's files. */
 int opgap_flusher_ring_fd(void);
 int opgap_trace_append(void *context, const void *bytes, size_t size);
+/* Shortens the trace file.  False: it cannot. */
+bool opgap_trace_cut(uint64_t bytes);
 
 /* May a file of the program's grow to this size?  SIGXFSZ would kill the program otherwise: to be asked first. */
 bool opgap_within_file_limit(uint64_t end);

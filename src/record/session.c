@@ -706,7 +706,7 @@ int opgap_session_pid(void)
 /* ---- end ---- */
 
 /* What only the end knows. */
-static void describe_end(struct opgap_consumer *consumer)
+static int describe_end(struct opgap_consumer *consumer)
 {
   uint8_t buffer[512];
   struct pairs pairs = {buffer, buffer + sizeof buffer};
@@ -715,8 +715,7 @@ static void describe_end(struct opgap_consumer *consumer)
   if (opgap_gpu_status)
     pair(&pairs, "gpu", opgap_gpu_status());
   pair(&pairs, "stopped", opgap_state->stopped);
-  if (pairs.at > buffer)
-    opgap_consumer_info(consumer, buffer, (size_t)(pairs.at - buffer));
+  return pairs.at > buffer ? opgap_consumer_info(consumer, buffer, (size_t)(pairs.at - buffer)) : 0;
 }
 
 /* Records that were committed and found no room in the file are lost, and counted as such. */
@@ -735,6 +734,29 @@ static void count_unwritten(struct opgap_state *state)
   arena->chunk_sequence = sequence;
 }
 
+static bool try_last_words(const char *how, int status)
+{
+  return describe_end(opgap_state->consumer) == 0 && opgap_consumer_end(opgap_state->consumer, how, status) == 0;
+}
+
+/* The disk may be so full that not even these find room: then the last chunk of records makes some, and they are lost.
+ */
+static void say_last_words(const char *how, int status)
+{
+  struct opgap_state *state = opgap_state;
+  struct opgap_arena *arena = state->arena;
+  uint64_t file_bytes = state->file_bytes, sequence = arena->chunk_sequence;
+  uint32_t chunk_bytes = state->last_chunk_bytes, records = state->last_chunk_records;
+  state->last_words = true;
+  if (!try_last_words(how, status) && chunk_bytes > 0 && opgap_trace_cut(file_bytes - chunk_bytes)) {
+    arena->ended_lost += records;
+    arena->records -= records;
+    arena->chunk_sequence = sequence - 1;
+    try_last_words(how, status);
+  }
+  state->last_words = false;
+}
+
 static void drain_for_good(const char *how, int status, enum opgap_arena_end end)
 {
   struct opgap_state *state = opgap_state;
@@ -742,10 +764,7 @@ static void drain_for_good(const char *how, int status, enum opgap_arena_end end
     opgap_drain_now(OPGAP_DRAIN_ALL);
   if (state->write_failed)
     count_unwritten(state);
-  state->last_words = true;
-  describe_end(state->consumer);
-  opgap_consumer_end(state->consumer, how, status);
-  state->last_words = false;
+  say_last_words(how, status);
   state->arena->exit_status = status;
   atomic_store(&state->arena->end, end);
 }
