@@ -243,7 +243,8 @@ prepare_cpython()
 }
 run_cpython()
 {
-  HOME=$PWD timeout 1500 "$PYTHON" -m test --timeout 400 --junit-xml results.xml "$1"
+  # in a virtual machine, VSOCK sockets wait for a host that never answers
+  HOME=$PWD timeout 1500 "$PYTHON" -m test --timeout 400 --ignore '*VSOCK*' --junit-xml results.xml "$1"
 }
 results_cpython()
 {
