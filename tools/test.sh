@@ -107,6 +107,16 @@ find_torch2()
   torch2_python=""
 }
 
+# The headers of the CUDA versions that the GPU half was written against: a test compares its declarations with them.
+find_cuda_headers()
+{
+  if [ ! -d "$CACHE/cuda-headers/13.5" ]; then
+    say "fetching NVIDIA's headers of CUDA 11.8 to 13.5, once a machine (download: about 150 MB)"
+    timeout 900 tests/gpu/abi_versions.sh --fetch >"$logs/cuda-headers.log" 2>&1 ||
+      say "cuda headers: some are not to be had here, and not compared: $(tail -n 1 "$logs/cuda-headers.log")"
+  fi
+}
+
 # One line a label, and one for tests without: how many passed, of the run whose log is given.
 print_suites()
 {
@@ -158,6 +168,7 @@ install_packages $BUILD_PACKAGES check clang clang-format git python3 python3-ve
 (install_packages dpkg-dev lintian bash zsh fish man-db) || say "packaging: what is not installed is left out"
 find_torch2
 find_wheel_python "$logs/wheel.log" || say "wheel: skipped, its tools cannot be installed here: $wheel_problem"
+find_cuda_headers
 check_layout
 step clang build clang
 step sanitized sanitized_tests

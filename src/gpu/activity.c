@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "gpu/cupti_api.h"
-#include "gpu/gpu_clock.h"
 #include "record/gpu_stream.h"
 #include "record/record.h"
 
 enum lost_reason { LOST_DROPPED = 1, LOST_INVALID_TIME = 2, LOST_UNKNOWN_KIND = 3 };
 
-struct tally {
+struct tally { /* of one buffer */
+  const struct opgap_gpu_time *time;
   uint64_t invalid, unknown;
 };
 
@@ -30,7 +30,8 @@ static void emit(struct tally *tally, unsigned event, uint32_t status, uint64_t 
     tally->invalid++;
     return;
   }
-  opgap_gpu_emit(event, status, opgap_gpu_clock_convert(start), opgap_gpu_clock_convert(end), fields, count);
+  opgap_gpu_emit(event, status, opgap_gpu_clock_convert(tally->time, start), opgap_gpu_clock_convert(tally->time, end),
+                 fields, count);
 }
 #define EMIT(tally, event, status, start, end, ...)                                                                    \
   emit(tally, event, status, start, end, (const uint64_t[]){__VA_ARGS__},                                              \
@@ -72,6 +73,12 @@ static void decode_memory(const struct cupti_memory *m, struct tally *tally)
 {
   EMIT(tally, OPGAP_EV_GPU_MEMORY, m->correlation, m->timestamp, m->timestamp, m->address, m->bytes, m->operation,
        m->device, m->memory_kind, m->context, m->stream);
+}
+
+static void decode_pool(const struct cupti_pool *p, size_t size, struct tally *tally)
+{
+  EMIT(tally, OPGAP_EV_GPU_POOL, p->correlation, p->timestamp, p->timestamp, p->address, p->bytes,
+       size >= sizeof *p ? p->used : 0, p->operation, p->device, p->type, p->keep, p->threshold);
 }
 
 static void decode_overhead(const struct cupti_overhead *o, struct tally *tally)
@@ -166,6 +173,7 @@ static void decode_record(const void *at, uint32_t kind, size_t size, struct tal
     CASE(CUPTI_KIND_RUNTIME, CUPTI_API_MIN, decode_api(at, CUPTI_DOMAIN_RUNTIME, tally))
     CASE(CUPTI_KIND_DRIVER, CUPTI_API_MIN, decode_api(at, CUPTI_DOMAIN_DRIVER, tally))
     CASE(CUPTI_KIND_MEMORY2, CUPTI_MEMORY_MIN, decode_memory(at, tally))
+    CASE(CUPTI_KIND_MEMORY_POOL, CUPTI_POOL_MIN, decode_pool(at, size, tally))
     CASE(CUPTI_KIND_OVERHEAD, CUPTI_OVERHEAD_MIN, decode_overhead(at, tally))
     CASE(CUPTI_KIND_GRAPH_TRACE, CUPTI_GRAPH_MIN, decode_graph(at, tally))
     CASE(CUPTI_KIND_DEVICE, CUPTI_DEVICE_MIN, decode_device(at))
@@ -183,8 +191,8 @@ void opgap_gpu_emit_lost(uint32_t reason, uint64_t count)
 
 void opgap_gpu_decode(const struct opgap_gpu_buffer *buffer)
 {
-  struct tally tally = {0, 0};
-  opgap_gpu_clock_note(buffer->now);
+  struct tally tally = {.time = &buffer->time};
+  opgap_gpu_clock_note(&buffer->time);
   for (size_t at = 0; at + sizeof(uint32_t) <= buffer->valid;) {
     uint32_t word;
     memcpy(&word, buffer->bytes + at, sizeof word);

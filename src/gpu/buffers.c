@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 
 #include "gpu/cupti_api.h"
-#include "gpu/gpu_clock.h"
 #include "gpu/life.h"
 #include "record/raw.h"
 #include "record/record.h"
@@ -82,7 +81,7 @@ static size_t seal(uint8_t *bytes, size_t valid)
   void *record = NULL;
   uint8_t *previous = NULL;
   int result;
-  while ((result = opgap_cupti.cuptiActivityGetNextRecord(bytes, valid, &record)) == CUPTI_OK && record != NULL) {
+  while ((result = opgap_cupti_next_record(bytes, valid, &record)) == CUPTI_OK && record != NULL) {
     if (previous != NULL)
       seal_record(previous, (size_t)((uint8_t *)record - previous));
     previous = record;
@@ -98,8 +97,8 @@ static size_t seal(uint8_t *bytes, size_t valid)
 
 void opgap_gpu_buffers_ask_dropped(void)
 {
-  size_t dropped = 0;
-  if (opgap_cupti.cuptiActivityGetNumDroppedRecords(NULL, 0, &dropped) == CUPTI_OK && dropped > 0)
+  size_t dropped = opgap_cupti_dropped();
+  if (dropped > 0)
     atomic_fetch_add_explicit(&dropped_records, dropped, memory_order_relaxed);
 }
 
@@ -121,7 +120,7 @@ void opgap_gpu_buffer_complete(void *context, uint32_t stream, uint8_t *buffer, 
     return;
   b->valid = valid ? seal(buffer, valid) : 0;
   opgap_gpu_buffers_ask_dropped();
-  b->now = opgap_gpu_clock_pair();
+  b->time = opgap_gpu_clock_read();
   b->serial = atomic_fetch_add_explicit(&next_serial, 1, memory_order_relaxed);
   atomic_store_explicit(&b->state, b->valid ? OPGAP_GPU_BUFFER_SEALED : OPGAP_GPU_BUFFER_FREE, memory_order_release);
   opgap_session_wake(); /* a sealed buffer is private memory: a SIGKILL would take it */

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "record/clock.h"
+#include "gpu/gpu_clock.h"
 
 #define OPGAP_GPU_BUFFERS 64u
 #define OPGAP_GPU_BUFFER_BYTES (256u * 1024u)
@@ -29,11 +29,11 @@
 enum opgap_gpu_buffer_state { OPGAP_GPU_BUFFER_FREE, OPGAP_GPU_BUFFER_FILLING, OPGAP_GPU_BUFFER_SEALED };
 
 struct opgap_gpu_buffer {
-  _Atomic uint32_t state;  /* enum opgap_gpu_buffer_state */
-  uint32_t serial;         /* order of completion */
-  uint8_t *bytes;          /* NULL until first used; then kept */
-  size_t valid;            /* bytes of sealed records */
-  struct opgap_anchor now; /* CUPTI's clock (as ticks) and CLOCK_MONOTONIC when it was sealed; unless CUPTI uses ours */
+  _Atomic uint32_t state; /* enum opgap_gpu_buffer_state */
+  uint32_t serial;        /* order of completion */
+  uint8_t *bytes;         /* NULL until first used; then kept */
+  size_t valid;           /* bytes of sealed records */
+  struct opgap_gpu_time time;
 };
 
 /* CUPTI's callbacks. */

@@ -41,6 +41,7 @@ enum opgap_cupti_kind {
   CUPTI_KIND_MEMCPY2 = 22, /* peer to peer */
   CUPTI_KIND_SYNCHRONIZATION = 38,
   CUPTI_KIND_MEMORY2 = 49,
+  CUPTI_KIND_MEMORY_POOL = 50,
   CUPTI_KIND_GRAPH_TRACE = 51,
 };
 
@@ -49,6 +50,7 @@ enum opgap_cupti_kind {
 #define CUPTI_DOMAIN_RUNTIME 2
 #define CUPTI_DOMAIN_RESOURCE 3
 #define CUPTI_RESOURCE_CONTEXT_CREATED 1
+#define CUPTI_THREAD_ID_DEFAULT 0
 #define CUPTI_THREAD_ID_SYSTEM 1 /* gettid instead of pthread_self */
 
 /* Runtime calls that only ask, and that frameworks make by the thousand; they are not recorded. */
@@ -138,6 +140,14 @@ struct cupti_memory {
 };
 #define CUPTI_MEMORY_MIN 112u
 
+/* CUpti_ActivityMemoryPool to MemoryPool3. */
+struct cupti_pool {
+  uint32_t kind, operation, type, correlation, process, device;
+  uint64_t keep, address, bytes, threshold, timestamp;
+  uint64_t used; /* MemoryPool2: 72 bytes */
+};
+#define CUPTI_POOL_MIN 64u
+
 /* CUpti_ActivityAPI. */
 struct cupti_api {
   uint32_t kind, cbid;
@@ -186,6 +196,7 @@ static_assert(offsetof(struct cupti_memcpy, graph_node) == 64, "memcpy");
 static_assert(offsetof(struct cupti_memcpy_peer, graph_node) == 72, "peer memcpy");
 static_assert(offsetof(struct cupti_memset, graph_node) == 64, "memset");
 static_assert(offsetof(struct cupti_memory, stream) == 60, "memory");
+static_assert(offsetof(struct cupti_pool, used) == CUPTI_POOL_MIN, "pool");
 static_assert(sizeof(struct cupti_api) == CUPTI_API_MIN, "api");
 static_assert(sizeof(struct cupti_sync) == CUPTI_SYNC_MIN, "sync");
 static_assert(sizeof(struct cupti_overhead) == CUPTI_OVERHEAD_MIN, "overhead");
@@ -196,6 +207,28 @@ typedef void (*cupti_request_fn)(uint8_t **buffer, size_t *size, size_t *max_rec
 typedef void (*cupti_complete_fn)(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
 typedef void (*cupti_callback_fn)(void *user, int domain, uint32_t cbid, const void *data);
 typedef uint64_t (*cupti_timestamp_fn)(void);
+/* Of the second interface: no context and stream, and a structure of CUPTI's that opgap does not read. */
+typedef void (*cupti_request_v2_fn)(uint8_t **buffer, size_t *size, size_t *max_records, void *info);
+typedef void (*cupti_complete_v2_fn)(uint8_t *buffer, size_t size, size_t valid, void *info);
+
+/* CUpti_SubscriberParams. */
+struct cupti_subscriber_params {
+  size_t size;
+  const char *name;
+  char *old_name;
+  size_t old_name_size;
+  uint8_t allow_several, padding[7];
+};
+
+static_assert(offsetof(struct cupti_subscriber_params, allow_several) == 32, "subscriber parameters");
+
+/* CUpti_ActivityAttribute. */
+#define CUPTI_ATTRIBUTE_SUBSCRIBERS 12    /* uint8_t: 0 one, 1 several, 2 nobody has said yet */
+#define CUPTI_ATTRIBUTE_GRAPH_TRACE 20    /* uint8_t: graphs whole, for all subscribers */
+#define CUPTI_ATTRIBUTE_THREAD_ID_TYPE 21 /* enum */
+#define CUPTI_ATTRIBUTE_TIMESTAMP 22      /* cupti_timestamp_fn */
+
+#define CUPTI_VERSION_SHARED 130300 /* the second interface works from CUDA 13.3 on */
 
 /* The functions: X(required, result, name, parameters).  Those not required came with later CUPTIs. */
 #define CUPTI_FUNCTIONS(X)                                                                                             \
@@ -214,6 +247,24 @@ typedef uint64_t (*cupti_timestamp_fn)(void);
   X(0, cuptiActivityEnableDriverApi, (uint32_t cbid, uint8_t enable))                                                  \
   X(0, cuptiActivityRegisterTimestampCallback, (cupti_timestamp_fn now))                                               \
   X(0, cuptiActivityEnableRuntimeApi, (uint32_t cbid, uint8_t enable))                                                 \
-  X(0, cuptiSetThreadIdType, (int type))
+  X(0, cuptiSetThreadIdType, (int type))                                                                               \
+  X(0, cuptiGetThreadIdType, (int *type))
+
+/* The second interface, all of it or none: each subscriber has kinds, buffers and a clock of its own. */
+#define CUPTI_SHARED_FUNCTIONS(X)                                                                                      \
+  X(0, cuptiSubscribe_v2,                                                                                              \
+    (void **subscriber, cupti_callback_fn callback, void *user, struct cupti_subscriber_params *params))               \
+  X(0, cuptiActivityEnable_v2, (void *subscriber, int kind, void *config))                                             \
+  X(0, cuptiActivityDisable_v2, (void *subscriber, int kind, void *config))                                            \
+  X(0, cuptiActivityRegisterCallbacks_v2,                                                                              \
+    (void *subscriber, cupti_request_v2_fn request, cupti_complete_v2_fn complete))                                    \
+  X(0, cuptiActivityGetNextRecord_v2, (void *subscriber, uint8_t *buffer, size_t valid, void **record))                \
+  X(0, cuptiActivityGetNumDroppedRecords_v2, (void *subscriber, void *context, uint32_t stream, size_t *dropped))      \
+  X(0, cuptiActivityEnableDriverApi_v2, (void *subscriber, uint32_t cbid, uint8_t enable))                             \
+  X(0, cuptiActivityEnableRuntimeApi_v2, (void *subscriber, uint32_t cbid, uint8_t enable))                            \
+  X(0, cuptiActivityGetAttribute_v2, (void *subscriber, int attribute, size_t *size, void *value))                     \
+  X(0, cuptiActivitySetAttribute_v2, (void *subscriber, int attribute, size_t *size, void *value))                     \
+  X(0, cuptiActivityGetEnabledKinds, (void *subscriber, int *kinds, uint32_t *size, uint32_t *count))                  \
+  X(0, cuptiGetTimestamp_v2, (void *subscriber, uint64_t *timestamp))
 
 #endif

@@ -4,8 +4,13 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#include "gpu/buffers.h"
+#include "record/raw.h"
 
 struct opgap_cupti opgap_cupti;
 
@@ -117,15 +122,217 @@ const char *opgap_cupti_bind(void)
   void *handle = open_cupti();
   if (handle == NULL)
     return "unavailable: CUPTI is not installed (libcupti.so; set CUDA_HOME)";
-  struct opgap_cupti bound = {0};
+  struct opgap_cupti bound = {.can_share = true};
 #define X(required, name, parameters)                                                                                  \
   *(void **)&bound.name = dlsym(handle, #name);                                                                        \
   if (required && bound.name == NULL)                                                                                  \
     return "unavailable: CUPTI is older than CUDA 11 (no " #name ")";
   CUPTI_FUNCTIONS(X)
 #undef X
+#define X(required, name, parameters)                                                                                  \
+  *(void **)&bound.name = dlsym(handle, #name);                                                                        \
+  bound.can_share = bound.can_share && bound.name != NULL;
+  CUPTI_SHARED_FUNCTIONS(X)
+#undef X
   if (bound.cuptiGetVersion(&bound.version) != CUPTI_OK || bound.version < 13)
     return "unavailable: CUPTI is older than CUDA 11";
+  bound.can_share = bound.can_share && bound.version >= CUPTI_VERSION_SHARED;
   opgap_cupti = bound;
   return NULL;
+}
+
+/* ---- the subscription ---- */
+
+static void *subscriber;                         /* of either interface */
+static void *_Atomic shared;                     /* the same, when it is of the second; NULL otherwise */
+static cupti_timestamp_fn _Atomic program_clock; /* NULL: CUPTI's own */
+static int thread_ids_before = CUPTI_THREAD_ID_DEFAULT;
+
+static void *shared_subscriber(void)
+{
+  return atomic_load_explicit(&shared, memory_order_acquire);
+}
+
+bool opgap_cupti_shared(void)
+{
+  return shared_subscriber() != NULL;
+}
+
+int opgap_cupti_subscribe(cupti_callback_fn callback)
+{
+  int result = opgap_cupti.cuptiSubscribe(&subscriber, callback, NULL);
+  if (result == CUPTI_MULTIPLE_SUBSCRIBERS && opgap_cupti.can_share) {
+    struct cupti_subscriber_params params = {.size = offsetof(struct cupti_subscriber_params, padding) +
+                                                     sizeof params.padding,
+                                             .name = "opgap",
+                                             .allow_several = 1};
+    if (opgap_cupti.cuptiSubscribe_v2(&subscriber, callback, NULL, &params) == CUPTI_OK) {
+      atomic_store_explicit(&shared, subscriber, memory_order_release);
+      result = CUPTI_OK;
+    }
+  }
+  if (result != CUPTI_OK)
+    subscriber = NULL;
+  else
+    opgap_cupti.cuptiEnableCallback(1, subscriber, CUPTI_DOMAIN_RESOURCE, CUPTI_RESOURCE_CONTEXT_CREATED);
+  return result;
+}
+
+void opgap_cupti_unsubscribe(void)
+{
+  if (subscriber != NULL)
+    opgap_cupti.cuptiUnsubscribe(subscriber);
+  subscriber = NULL;
+  atomic_store_explicit(&shared, NULL, memory_order_release);
+}
+
+bool opgap_cupti_others_share(void)
+{
+  uint8_t state = 0;
+  size_t size = sizeof state;
+  return opgap_cupti.can_share &&
+         opgap_cupti.cuptiActivityGetAttribute_v2(NULL, CUPTI_ATTRIBUTE_SUBSCRIBERS, &size, &state) == CUPTI_OK &&
+         state == 1;
+}
+
+bool opgap_cupti_others_collect(void)
+{
+  uint32_t kinds = 0;
+  return opgap_cupti.can_share && opgap_cupti.cuptiActivityGetEnabledKinds(NULL, NULL, NULL, &kinds) == CUPTI_OK &&
+         kinds > 0;
+}
+
+static void request_shared(uint8_t **buffer, size_t *size, size_t *max_records, void *info)
+{
+  (void)info;
+  opgap_gpu_buffer_request(buffer, size, max_records);
+}
+
+static void complete_shared(uint8_t *buffer, size_t size, size_t valid, void *info)
+{
+  (void)info;
+  opgap_gpu_buffer_complete(NULL, 0, buffer, size, valid);
+}
+
+int opgap_cupti_register(void)
+{
+  void *own = shared_subscriber();
+  return own ? opgap_cupti.cuptiActivityRegisterCallbacks_v2(own, request_shared, complete_shared)
+             : opgap_cupti.cuptiActivityRegisterCallbacks(opgap_gpu_buffer_request, opgap_gpu_buffer_complete);
+}
+
+int opgap_cupti_enable(int kind)
+{
+  void *own = shared_subscriber();
+  return own ? opgap_cupti.cuptiActivityEnable_v2(own, kind, NULL) : opgap_cupti.cuptiActivityEnable(kind);
+}
+
+int opgap_cupti_disable(int kind)
+{
+  void *own = shared_subscriber();
+  return own ? opgap_cupti.cuptiActivityDisable_v2(own, kind, NULL) : opgap_cupti.cuptiActivityDisable(kind);
+}
+
+bool opgap_cupti_driver_call(uint32_t cbid, bool on)
+{
+  void *own = shared_subscriber();
+  if (own != NULL)
+    return opgap_cupti.cuptiActivityEnableDriverApi_v2(own, cbid, on) == CUPTI_OK;
+  return opgap_cupti.cuptiActivityEnableDriverApi != NULL &&
+         opgap_cupti.cuptiActivityEnableDriverApi(cbid, on) == CUPTI_OK;
+}
+
+bool opgap_cupti_runtime_call(uint32_t cbid, bool on)
+{
+  void *own = shared_subscriber();
+  if (own != NULL)
+    return opgap_cupti.cuptiActivityEnableRuntimeApi_v2(own, cbid, on) == CUPTI_OK;
+  return opgap_cupti.cuptiActivityEnableRuntimeApi != NULL &&
+         opgap_cupti.cuptiActivityEnableRuntimeApi(cbid, on) == CUPTI_OK;
+}
+
+bool opgap_cupti_graphs_whole(void)
+{
+  void *own = shared_subscriber();
+  uint8_t whole = 0;
+  size_t size = sizeof whole;
+  return own == NULL ||
+         (opgap_cupti.cuptiActivityGetAttribute_v2(own, CUPTI_ATTRIBUTE_GRAPH_TRACE, &size, &whole) == CUPTI_OK &&
+          whole == 1);
+}
+
+/* A subscriber's own, so there is nothing to give back. */
+static bool configure_shared(void *own, cupti_timestamp_fn now)
+{
+  int type = CUPTI_THREAD_ID_SYSTEM;
+  size_t size = sizeof type;
+  opgap_cupti.cuptiActivitySetAttribute_v2(own, CUPTI_ATTRIBUTE_THREAD_ID_TYPE, &size, &type);
+  size = sizeof now;
+  return opgap_cupti.cuptiActivitySetAttribute_v2(own, CUPTI_ATTRIBUTE_TIMESTAMP, &size, (void *)&now) == CUPTI_OK;
+}
+
+bool opgap_cupti_configure(cupti_timestamp_fn now)
+{
+  void *own = shared_subscriber();
+  if (own != NULL)
+    return configure_shared(own, now);
+  if (opgap_cupti.cuptiSetThreadIdType != NULL) {
+    if (opgap_cupti.cuptiGetThreadIdType == NULL || opgap_cupti.cuptiGetThreadIdType(&thread_ids_before) != CUPTI_OK)
+      thread_ids_before = CUPTI_THREAD_ID_DEFAULT;
+    opgap_cupti.cuptiSetThreadIdType(CUPTI_THREAD_ID_SYSTEM);
+  }
+  return opgap_cupti.cuptiActivityRegisterTimestampCallback != NULL &&
+         opgap_cupti.cuptiActivityRegisterTimestampCallback(now) == CUPTI_OK;
+}
+
+void opgap_cupti_program_clock(cupti_timestamp_fn now)
+{
+  atomic_store_explicit(&program_clock, now, memory_order_relaxed);
+}
+
+/* What CUPTI uses on Linux when nobody registers a clock, and on Windows' Linux (cupti_activity.h). */
+static uint64_t default_clock(void)
+{
+  static _Atomic int clock_id; /* + 1 */
+  int id = atomic_load_explicit(&clock_id, memory_order_relaxed);
+  struct timespec now;
+  if (id == 0) {
+    id = 1 + (opgap_raw3(SYS_faccessat, AT_FDCWD, (long)"/dev/dxg", 0) == 0 ? CLOCK_MONOTONIC_RAW : CLOCK_REALTIME);
+    atomic_store_explicit(&clock_id, id, memory_order_relaxed);
+  }
+  clock_gettime(id - 1, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void opgap_cupti_restore(void)
+{
+  if (opgap_cupti_shared())
+    return;
+  cupti_timestamp_fn clock = atomic_load_explicit(&program_clock, memory_order_relaxed);
+  if (opgap_cupti.cuptiSetThreadIdType != NULL)
+    opgap_cupti.cuptiSetThreadIdType(thread_ids_before);
+  if (opgap_cupti.cuptiActivityRegisterTimestampCallback != NULL)
+    opgap_cupti.cuptiActivityRegisterTimestampCallback(clock ? clock : default_clock); /* NULL is refused */
+}
+
+int opgap_cupti_now(uint64_t *timestamp)
+{
+  void *own = shared_subscriber();
+  return own ? opgap_cupti.cuptiGetTimestamp_v2(own, timestamp) : opgap_cupti.cuptiGetTimestamp(timestamp);
+}
+
+int opgap_cupti_next_record(uint8_t *buffer, size_t valid, void **record)
+{
+  void *own = shared_subscriber();
+  return own ? opgap_cupti.cuptiActivityGetNextRecord_v2(own, buffer, valid, record)
+             : opgap_cupti.cuptiActivityGetNextRecord(buffer, valid, record);
+}
+
+size_t opgap_cupti_dropped(void)
+{
+  void *own = shared_subscriber();
+  size_t dropped = 0;
+  int result = own ? opgap_cupti.cuptiActivityGetNumDroppedRecords_v2(own, NULL, 0, &dropped)
+                   : opgap_cupti.cuptiActivityGetNumDroppedRecords(NULL, 0, &dropped);
+  return result == CUPTI_OK ? dropped : 0;
 }

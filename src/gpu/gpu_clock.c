@@ -10,8 +10,8 @@
 #define TRIES 5
 
 static _Atomic bool own_clock;           /* CUPTI stamps with CLOCK_MONOTONIC */
-static struct opgap_anchor first_pair;   /* written before any buffer is sealed */
-static struct opgap_anchor pairs[PAIRS]; /* ascending; consumer only */
+static struct opgap_anchor first_pair;   /* of this connection; written before any of its buffers is sealed */
+static struct opgap_anchor pairs[PAIRS]; /* ascending, of one connection; consumer only */
 static unsigned pair_count;
 
 static uint64_t now_callback(void)
@@ -19,15 +19,14 @@ static uint64_t now_callback(void)
   return opgap_clock_ns();
 }
 
-struct opgap_anchor opgap_gpu_clock_pair(void)
+/* {0, 0} when CUPTI does not tell its time. */
+static struct opgap_anchor read_both(void)
 {
   struct opgap_anchor best = {0, 0};
   uint64_t best_width = UINT64_MAX;
-  if (atomic_load_explicit(&own_clock, memory_order_relaxed))
-    return best;
   for (int i = 0; i < TRIES; i++) {
     uint64_t cupti_ns, before = opgap_clock_ns();
-    if (opgap_cupti.cuptiGetTimestamp(&cupti_ns) != CUPTI_OK)
+    if (opgap_cupti_now(&cupti_ns) != CUPTI_OK)
       break;
     uint64_t width = opgap_clock_ns() - before;
     if (width < best_width) {
@@ -40,24 +39,36 @@ struct opgap_anchor opgap_gpu_clock_pair(void)
 
 void opgap_gpu_clock_start(void)
 {
-  bool taken = opgap_cupti.cuptiActivityRegisterTimestampCallback != NULL &&
-               opgap_cupti.cuptiActivityRegisterTimestampCallback(now_callback) == CUPTI_OK;
+  bool taken = opgap_cupti_configure(now_callback);
   atomic_store_explicit(&own_clock, taken, memory_order_relaxed);
-  if (!taken)
-    first_pair = opgap_gpu_clock_pair();
+  first_pair = taken ? (struct opgap_anchor){0, 0} : read_both();
 }
 
-void opgap_gpu_clock_note(struct opgap_anchor pair)
+struct opgap_gpu_time opgap_gpu_clock_read(void)
 {
-  if (pair_count == 0 && first_pair.ns != 0)
-    pairs[pair_count++] = first_pair;
-  if (pair.ns == 0 || (pair_count > 0 && pair.ns <= pairs[pair_count - 1].ns))
+  struct opgap_gpu_time time = {.converts = !atomic_load_explicit(&own_clock, memory_order_relaxed)};
+  if (time.converts) {
+    time.first = first_pair;
+    time.now = read_both();
+  }
+  return time;
+}
+
+void opgap_gpu_clock_note(const struct opgap_gpu_time *time)
+{
+  if (!time->converts)
     return;
-  if (pair_count == PAIRS) {
-    memmove(pairs, pairs + 1, (PAIRS - 1) * sizeof *pairs);
+  if (pair_count == 0 || time->first.ns > pairs[0].ns) { /* a new connection: CUPTI's clock may be another one */
+    pairs[0] = time->first;
+    pair_count = time->first.ns != 0;
+  }
+  if (time->now.ns == 0 || (pair_count > 0 && time->now.ns <= pairs[pair_count - 1].ns))
+    return;
+  if (pair_count == PAIRS) { /* the first one stays: it names the connection */
+    memmove(pairs + 1, pairs + 2, (PAIRS - 2) * sizeof *pairs);
     pair_count--;
   }
-  pairs[pair_count++] = pair;
+  pairs[pair_count++] = time->now;
 }
 
 /* The line through a and b at x; b may be a itself. */
@@ -69,9 +80,9 @@ static uint64_t on_line(struct opgap_anchor a, struct opgap_anchor b, uint64_t x
   return a.ns + (uint64_t)(int64_t)((__int128)dx * rise / width);
 }
 
-uint64_t opgap_gpu_clock_convert(uint64_t cupti_ns)
+uint64_t opgap_gpu_clock_convert(const struct opgap_gpu_time *time, uint64_t cupti_ns)
 {
-  if (pair_count == 0)
+  if (!time->converts || pair_count == 0)
     return cupti_ns;
   if (pair_count == 1)
     return on_line(pairs[0], pairs[0], cupti_ns);

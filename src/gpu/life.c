@@ -43,6 +43,7 @@
 
 #define FLUSH_EVERY_NS 100000000u    /* what a SIGKILL can cost */
 #define RETAKE_AFTER_NS 1000000000u  /* the other user may still be collecting */
+#define JOIN_PATIENCE_NS 5000000000u /* a subscriber that only wants callbacks never collects */
 #define EXIT_PATIENCE_NS 50000000u   /* for kernels in flight at exit */
 #define LOCK_PATIENCE_NS 1000000000u /* another user's call is never held up longer */
 #define HELPER_STACK (512u * 1024u)
@@ -56,7 +57,6 @@ static struct {
   _Atomic uint32_t lock; /* tid of the holder; futex */
   const char *_Atomic failure;
   _Atomic bool failed_vaguely; /* CUPTI did not say why: without a device that is the reason */
-  void *subscriber;            /* lock */
   bool enabled;                /* kinds are on; lock */
   bool helper_runs;            /* lock */
   _Atomic bool any_record;
@@ -65,6 +65,7 @@ static struct {
   _Atomic uint32_t sleeps;        /* the helper sleeps without a timer */
   _Atomic uint64_t foreign_kinds; /* activity kinds that the other user has enabled */
   _Atomic uint64_t retake_at;     /* ns; 0: not */
+  _Atomic uint64_t join_by;       /* ns; the other user allows others beside it: join it when it collects, or then */
 } life;
 
 static _Atomic bool started; /* the library was preloaded */
@@ -142,9 +143,9 @@ static void switch_interposition(void)
 
 /* In this order: runtime calls first, so that no kernel comes without its launch. */
 static const int all_kinds[] = {
-    CUPTI_KIND_DEVICE,  CUPTI_KIND_RUNTIME,  CUPTI_KIND_DRIVER,     CUPTI_KIND_CONCURRENT_KERNEL,
-    CUPTI_KIND_MEMCPY,  CUPTI_KIND_MEMCPY2,  CUPTI_KIND_MEMSET,     CUPTI_KIND_SYNCHRONIZATION,
-    CUPTI_KIND_MEMORY2, CUPTI_KIND_OVERHEAD, CUPTI_KIND_GRAPH_TRACE};
+    CUPTI_KIND_DEVICE,  CUPTI_KIND_RUNTIME,     CUPTI_KIND_DRIVER,   CUPTI_KIND_CONCURRENT_KERNEL,
+    CUPTI_KIND_MEMCPY,  CUPTI_KIND_MEMCPY2,     CUPTI_KIND_MEMSET,   CUPTI_KIND_SYNCHRONIZATION,
+    CUPTI_KIND_MEMORY2, CUPTI_KIND_MEMORY_POOL, CUPTI_KIND_OVERHEAD, CUPTI_KIND_GRAPH_TRACE};
 #define ALL_KINDS (sizeof all_kinds / sizeof *all_kinds)
 
 /* OPGAP_GPU: whole graphs exclude the kernels in them; driver calls are many. */
@@ -152,7 +153,7 @@ static bool is_asked_for(int kind)
 {
   uint32_t detail = opgap_settings ? opgap_settings->gpu : (uint32_t)OPGAP_GPU_GRAPHS;
   if (kind == CUPTI_KIND_GRAPH_TRACE)
-    return detail == OPGAP_GPU_GRAPHS;
+    return detail == OPGAP_GPU_GRAPHS && opgap_cupti_graphs_whole();
   if (kind == CUPTI_KIND_DRIVER)
     return detail == OPGAP_GPU_ALL;
   return true;
@@ -160,18 +161,14 @@ static bool is_asked_for(int kind)
 
 static void quiet_runtime_calls(void)
 {
-  if (opgap_cupti.cuptiActivityEnableRuntimeApi == NULL)
-    return; /* the decoder leaves them out */
-#define X(cbid, name) opgap_cupti.cuptiActivityEnableRuntimeApi(cbid, 0);
+#define X(cbid, name) opgap_cupti_runtime_call(cbid, false); /* where that fails the decoder leaves them out */
   CUPTI_QUIET_RUNTIME_CALLS(X)
 #undef X
 }
 
-static void driver_launches(uint8_t enable)
+static void driver_launches(bool on)
 {
-  if (opgap_cupti.cuptiActivityEnableDriverApi == NULL)
-    return; /* all driver calls or none: none */
-#define X(cbid, name) opgap_cupti.cuptiActivityEnableDriverApi(cbid, enable);
+#define X(cbid, name) opgap_cupti_driver_call(cbid, on); /* where CUPTI knows all or none: none */
   CUPTI_DRIVER_LAUNCHES(X)
 #undef X
 }
@@ -181,7 +178,7 @@ static int enable_kinds(void)
 {
   int kernel_result = CUPTI_OK;
   for (unsigned i = 0; i < ALL_KINDS; i++) {
-    int result = is_asked_for(all_kinds[i]) ? opgap_cupti.cuptiActivityEnable(all_kinds[i]) : CUPTI_OK;
+    int result = is_asked_for(all_kinds[i]) ? opgap_cupti_enable(all_kinds[i]) : CUPTI_OK;
     if (all_kinds[i] == CUPTI_KIND_CONCURRENT_KERNEL)
       kernel_result = result; /* the others may be missing on a device or in an older CUPTI */
   }
@@ -189,7 +186,7 @@ static int enable_kinds(void)
   if (life.enabled) {
     quiet_runtime_calls();
     if (!is_asked_for(CUPTI_KIND_DRIVER))
-      driver_launches(1);
+      driver_launches(true);
   }
   return kernel_result;
 }
@@ -197,10 +194,10 @@ static int enable_kinds(void)
 static void disable_kinds(void)
 {
   if (!is_asked_for(CUPTI_KIND_DRIVER))
-    driver_launches(0);
+    driver_launches(false);
   for (unsigned i = ALL_KINDS; i-- > 0;)
     if (is_asked_for(all_kinds[i]))
-      opgap_cupti.cuptiActivityDisable(all_kinds[i]);
+      opgap_cupti_disable(all_kinds[i]);
   life.enabled = false;
 }
 
@@ -244,27 +241,14 @@ static void subscriber_callback(void *user, int domain, uint32_t cbid, const voi
     register_exit();
 }
 
-static void unsubscribe(void)
-{
-  if (life.subscriber != NULL)
-    opgap_cupti.cuptiUnsubscribe(life.subscriber);
-  life.subscriber = NULL;
-}
-
 /* After another user of this process, its idle subscription may stay; activities do not need one. */
 static int attach_cupti(bool after_other)
 {
-  int result = opgap_cupti.cuptiSubscribe(&life.subscriber, subscriber_callback, NULL);
-  if (result != CUPTI_OK)
-    life.subscriber = NULL;
+  int result = opgap_cupti_subscribe(subscriber_callback);
   if (result != CUPTI_OK && !(after_other && result == CUPTI_MULTIPLE_SUBSCRIBERS))
     return result;
-  if (life.subscriber != NULL)
-    opgap_cupti.cuptiEnableCallback(1, life.subscriber, CUPTI_DOMAIN_RESOURCE, CUPTI_RESOURCE_CONTEXT_CREATED);
-  if (opgap_cupti.cuptiSetThreadIdType != NULL)
-    opgap_cupti.cuptiSetThreadIdType(CUPTI_THREAD_ID_SYSTEM);
   opgap_gpu_buffers_close(false);
-  result = opgap_cupti.cuptiActivityRegisterCallbacks(opgap_gpu_buffer_request, opgap_gpu_buffer_complete);
+  result = opgap_cupti_register();
   if (result == CUPTI_OK) {
     opgap_gpu_clock_start();
     if (wanted())
@@ -272,7 +256,8 @@ static int attach_cupti(bool after_other)
   }
   if (result != CUPTI_OK) {
     disable_kinds();
-    unsubscribe();
+    opgap_cupti_restore();
+    opgap_cupti_unsubscribe();
   }
   return result;
 }
@@ -301,7 +286,8 @@ static void detach_cupti(void)
 {
   disable_kinds();
   flush_forced(0);
-  unsubscribe();
+  opgap_cupti_restore();
+  opgap_cupti_unsubscribe();
 }
 
 /* ---- helper ---- */
@@ -314,9 +300,34 @@ static void ring(void)
 
 static void attach(void);
 
+static void expect_to_join(void)
+{
+  atomic_store_explicit(&life.join_by, opgap_clock_ns() + JOIN_PATIENCE_NS, memory_order_release);
+}
+
+/* Beside a user that allows others.  Not before it collects: until then it may choose how, and the first choice counts
+ * for all.  Returns whether it is still to come. */
+static bool join(void)
+{
+  uint64_t join_by = atomic_load_explicit(&life.join_by, memory_order_acquire);
+  if (join_by == 0 || state_now() != LIFE_YIELDED)
+    return false;
+  bool ready = opgap_clock_ns() > join_by;
+  if (!ready && lock_life(LOCK_PATIENCE_NS)) {
+    ready = opgap_cupti_others_collect();
+    unlock_life();
+  }
+  if (ready) {
+    atomic_store_explicit(&life.join_by, 0, memory_order_relaxed);
+    attach();
+  }
+  return !ready;
+}
+
 /* One round; returns whether another must follow in a while. */
 static bool helper_round(void)
 {
+  bool joins = join();
   uint64_t retake_at = atomic_load_explicit(&life.retake_at, memory_order_acquire);
   if (retake_at != 0) {
     if (opgap_clock_ns() < retake_at)
@@ -325,7 +336,7 @@ static bool helper_round(void)
     attach();
   }
   if (state_now() != LIFE_ATTACHED || !lock_life(LOCK_PATIENCE_NS))
-    return state_now() == LIFE_ATTACHED;
+    return joins || state_now() == LIFE_ATTACHED;
   bool more = false;
   if (state_now() == LIFE_ATTACHED) {
     if (wanted() != life.enabled) {
@@ -398,15 +409,22 @@ static void fail(const char *reason, bool vaguely)
   opgap_notice(&said, "no GPU activity: %s", reason + sizeof "unavailable: " - 1);
 }
 
-/* From ABSENT or YIELDED to ATTACHED or FAILED.  On a program's thread or the helper. */
+/* From ABSENT or YIELDED to ATTACHED or FAILED, or to YIELDED while another user gets ready.  On a program's thread or
+ * the helper. */
 static void attach(void)
 {
   if (!lock_life(LOCK_PATIENCE_NS))
     return;
   if (state_now() == LIFE_ABSENT || state_now() == LIFE_YIELDED) {
     const char *reason = opgap_cupti_bind();
-    int result = reason ? CUPTI_UNKNOWN : attach_cupti(state_now() == LIFE_YIELDED);
-    if (result == CUPTI_OK) {
+    bool first = state_now() == LIFE_ABSENT;
+    bool wait = first && reason == NULL && opgap_cupti_others_share() && !opgap_cupti_others_collect();
+    int result = reason || wait ? CUPTI_UNKNOWN : attach_cupti(!first);
+    if (wait) {
+      set_state(LIFE_YIELDED);
+      expect_to_join();
+      start_helper();
+    } else if (result == CUPTI_OK) {
       if (state_now() == LIFE_YIELDED) /* contexts may stand already */
         register_exit();
       set_state(LIFE_ATTACHED);
@@ -533,10 +551,38 @@ bool opgap_gpu_foreign_kind(int kind, bool on)
   return (atomic_fetch_and_explicit(&life.foreign_kinds, ~bit, memory_order_relaxed) & ~bit) != 0;
 }
 
+bool opgap_gpu_foreign_allows(const void *parameters)
+{
+  const struct cupti_subscriber_params *params = parameters;
+  return params != NULL && params->size > offsetof(struct cupti_subscriber_params, allow_several) &&
+         params->allow_several == 1;
+}
+
+bool opgap_gpu_foreign_disturbs(const void *parameters)
+{
+  ensure_process();
+  return !opgap_gpu_foreign_allows(parameters) || state_now() != LIFE_ATTACHED || !opgap_cupti_shared();
+}
+
+void opgap_gpu_foreign_shares(void)
+{
+  if (state_now() != LIFE_YIELDED || !opgap_cupti.can_share)
+    return;
+  expect_to_join();
+  ring();
+}
+
+void opgap_gpu_foreign_clock(uint64_t (*now)(void))
+{
+  opgap_cupti_program_clock(now);
+}
+
 void opgap_gpu_foreign_leave(bool holds)
 {
-  if (!holds)
+  if (!holds) {
     atomic_store_explicit(&life.foreign_kinds, 0, memory_order_relaxed);
+    atomic_store_explicit(&life.join_by, 0, memory_order_relaxed);
+  }
   if (state_now() != LIFE_YIELDED)
     return;
   atomic_store_explicit(&life.retake_at, holds ? 0 : opgap_clock_ns() + RETAKE_AFTER_NS, memory_order_release);

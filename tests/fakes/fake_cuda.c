@@ -238,6 +238,13 @@ void fake_report_memory(const struct fake_memory *memory)
     tool->memory(memory);
 }
 
+void fake_report_pool(const struct fake_pool *pool)
+{
+  const struct fake_tool *tool = atomic_load(&the_tool);
+  if (tool != NULL)
+    tool->pool(pool);
+}
+
 void fake_make_context(int device)
 {
   static atomic_flag made[DEVICES];

@@ -291,6 +291,58 @@ cudaError_t cudaFreeAsync(void *at, void *stream)
   });
 }
 
+/* A pool of the device, whatever its properties say.  What a pool keeps is not simulated. */
+struct memory_pool {
+  uint32_t device;
+  uint64_t used, threshold;
+};
+static void report_pool(const struct fake_call *call, uint32_t operation, const struct memory_pool *pool, uint64_t keep)
+{
+  struct fake_pool event = {.operation = operation,
+                            .correlation = call->correlation,
+                            .device = pool->device,
+                            .address = (uint64_t)(uintptr_t)pool,
+                            .size = pool->used,
+                            .keep = keep,
+                            .threshold = pool->threshold,
+                            .used = pool->used,
+                            .at = fake_now()};
+  fake_report_pool(&event);
+}
+API cudaError_t cudaMemPoolCreate(struct memory_pool **pool, const void *properties);
+cudaError_t cudaMemPoolCreate(struct memory_pool **pool, const void *properties)
+{
+  (void)properties;
+  CALL(383, {
+    *pool = fake_memory_new(sizeof **pool, true);
+    (*pool)->device = (uint32_t)current_device;
+    report_pool(&call, 1, *pool, 0);
+  });
+}
+API cudaError_t cudaMemPoolDestroy(struct memory_pool *pool);
+cudaError_t cudaMemPoolDestroy(struct memory_pool *pool)
+{
+  CALL(384, {
+    report_pool(&call, 2, pool, 0);
+    fake_memory_free(pool);
+  });
+}
+API cudaError_t cudaMemPoolTrimTo(struct memory_pool *pool, size_t keep);
+cudaError_t cudaMemPoolTrimTo(struct memory_pool *pool, size_t keep)
+{
+  CALL(377, report_pool(&call, 3, pool, keep));
+}
+API cudaError_t cudaMallocFromPoolAsync(void **at, size_t bytes, struct memory_pool *pool, void *stream);
+cudaError_t cudaMallocFromPoolAsync(void **at, size_t bytes, struct memory_pool *pool, void *stream)
+{
+  CALL(391, {
+    *at = fake_memory_new(bytes, false);
+    result = *at ? SUCCESS : MEMORY_ALLOCATION;
+    pool->used += bytes;
+    report_memory(&call, 1, *at, bytes, 3, fake_stream_of(stream, current_device)->id);
+  });
+}
+
 /* ---- copies ---- */
 
 static int cupti_kind_of(const void *at)

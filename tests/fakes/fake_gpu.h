@@ -75,12 +75,18 @@ struct fake_memory {
   uint64_t address, bytes, at;
 };
 
+struct fake_pool { /* a memory pool was made (1), destroyed (2) or trimmed (3) */
+  uint32_t operation, correlation, device;
+  uint64_t address, size, keep, threshold, used, at;
+};
+
 /* Whoever watches: the fake CUPTI. */
 struct fake_tool {
   void (*api)(const struct fake_api *);
   void (*work)(const struct fake_work *);
   void (*sync)(const struct fake_sync *);
   void (*memory)(const struct fake_memory *);
+  void (*pool)(const struct fake_pool *);
   bool (*whole_graphs)(void); /* graphs are reported whole */
   void (*context)(void);      /* a context was made */
 };
@@ -117,6 +123,7 @@ FAKE_EXPORT void fake_stream_wait(struct fake_stream *stream, uint64_t until);
 FAKE_EXPORT uint64_t fake_device_idle_at(int device);
 FAKE_EXPORT void fake_report_sync(const struct fake_sync *sync);
 FAKE_EXPORT void fake_report_memory(const struct fake_memory *memory);
+FAKE_EXPORT void fake_report_pool(const struct fake_pool *pool);
 /* The runtime makes a device's primary context at the first call that needs one. */
 FAKE_EXPORT void fake_make_context(int device);
 

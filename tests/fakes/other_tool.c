@@ -1,7 +1,15 @@
-/* A program that uses CUPTI itself, as torch.profiler does: kernels before, during and after its own session.  Prints
- * how many kernels its session saw. */
+/* A program that uses CUPTI itself, as torch.profiler does: kernels before, during and after its own session.
+ *
+ *   gpu_other_tool unsubscribe|finalize|keep|clock      keep: stays subscribed, clock: registers a clock of its own
+ *   gpu_other_tool_13 share|share-graphs|share-first    the interface for several subscribers (CUDA 13.3); share-graphs
+ *                                                       wants whole graphs, share-first subscribes before CUDA starts
+ *
+ * Prints how many kernels its session saw, how many of them at possible times of the clock that it should have, and how
+ * many of its API records bear this thread as CUPTI names it by default.
+ */
 #include "cuda_subset.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +23,48 @@ int cuptiActivityRegisterCallbacks(void (*request)(uint8_t **, size_t *, size_t 
                                    void (*complete)(void *, uint32_t, uint8_t *, size_t, size_t));
 int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, void **record);
 int cuptiActivityFlushAll(uint32_t flag);
+int cuptiActivityRegisterTimestampCallback(uint64_t (*now)(void));
 int cuptiFinalize(void);
+#ifdef SHARES
+struct parameters { /* CUpti_SubscriberParams */
+  size_t size;
+  const char *name;
+  char *old_name;
+  size_t old_size;
+  uint8_t allow_several, padding[7];
+};
+int cuptiSubscribe_v2(void **subscriber, void (*callback)(void *, int, uint32_t, const void *), void *user,
+                      struct parameters *parameters);
+int cuptiActivityEnable_v2(void *subscriber, int kind, void *config);
+int cuptiActivityDisable_v2(void *subscriber, int kind, void *config);
+int cuptiActivityRegisterCallbacks_v2(void *subscriber, void (*request)(uint8_t **, size_t *, size_t *, void *),
+                                      void (*complete)(uint8_t *, size_t, size_t, void *));
+int cuptiActivitySetAttribute_v2(void *subscriber, int attribute, size_t *size, void *value);
+#endif
 
-static unsigned seen;
+static unsigned seen, graphs_seen, in_time, calls_seen, own_calls;
+static uint64_t session_start, session_end;
+
+static uint64_t on_clock(clockid_t clock)
+{
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* A clock that is nobody else's: CLOCK_MONOTONIC and a year. */
+#define YEAR 31536000000000000u
+static uint64_t (*session_clock)(void);
+static uint64_t real_clock(void)
+{
+  return on_clock(CLOCK_REALTIME);
+}
+static uint64_t far_clock(void)
+{
+  return on_clock(CLOCK_MONOTONIC) + YEAR;
+}
+
+static pthread_t main_thread;
 
 static void request(uint8_t **buffer, size_t *size, size_t *max_records)
 {
@@ -30,9 +77,16 @@ static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t siz
   void *record = NULL;
   (void)context, (void)stream, (void)size;
   while (valid > 0 && cuptiActivityGetNextRecord(buffer, valid, &record) == 0) {
-    uint32_t kind;
+    uint32_t kind, thread;
+    uint64_t start;
     memcpy(&kind, record, sizeof kind);
+    memcpy(&start, (uint8_t *)record + 16, sizeof start);
+    memcpy(&thread, (uint8_t *)record + 28, sizeof thread);
     seen += kind == 10;
+    graphs_seen += kind == 51;
+    in_time += kind == 10 && start >= session_start && start <= session_end;
+    calls_seen += kind == 5;
+    own_calls += kind == 5 && thread == (uint32_t)(uintptr_t)main_thread;
   }
   free(buffer);
 }
@@ -48,27 +102,118 @@ static void kernels(unsigned count)
   cudaDeviceSynchronize();
 }
 
+/* The interface of every CUPTI. */
+static int session(const char *how)
+{
+  void *subscriber = NULL;
+  int result = cuptiSubscribe(&subscriber, callback, NULL);
+  if (result != 0)
+    return result;
+  session_clock = strcmp(how, "clock") == 0 ? far_clock : real_clock;
+  if (session_clock == far_clock)
+    cuptiActivityRegisterTimestampCallback(far_clock);
+  cuptiActivityRegisterCallbacks(request, complete);
+  cuptiActivityEnable(10);
+  cuptiActivityEnable(5);
+  session_start = session_clock();
+  kernels(7);
+  session_end = session_clock();
+  cuptiActivityFlushAll(1);
+  cuptiActivityDisable(5);
+  cuptiActivityDisable(10);
+  if (strcmp(how, "finalize") == 0)
+    cuptiFinalize();
+  else if (strcmp(how, "keep") != 0)
+    cuptiUnsubscribe(subscriber);
+  return 0;
+}
+
+#ifdef SHARES
+static void *shared_subscriber;
+
+static void request_v2(uint8_t **buffer, size_t *size, size_t *max_records, void *info)
+{
+  (void)info;
+  request(buffer, size, max_records);
+}
+static void complete_v2(uint8_t *buffer, size_t size, size_t valid, void *info)
+{
+  (void)info;
+  complete(NULL, 0, buffer, size, valid);
+}
+
+static int subscribe_shared(void)
+{
+  struct parameters parameters = {.size = sizeof parameters, .name = "other tool", .allow_several = 1};
+  return cuptiSubscribe_v2(&shared_subscriber, callback, NULL, &parameters);
+}
+
+static void run_graphs(unsigned count)
+{
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  cudaStreamCreate(&stream);
+  cudaStreamBeginCapture(stream, 0);
+  for (int i = 0; i < 4; i++)
+    launch_spin(50000, stream);
+  cudaStreamEndCapture(stream, &graph);
+  cudaGraphInstantiate(&executable, graph, 0);
+  for (unsigned i = 0; i < count; i++)
+    cudaGraphLaunch(executable, stream);
+  cudaStreamSynchronize(stream);
+}
+
+/* Three kernels between the subscription and the first kind; then time for whoever wants to join. */
+static int session_shared(const char *how)
+{
+  struct timespec pause = {0, 500000000};
+  uint8_t whole = 1;
+  size_t size = sizeof whole;
+  int result = shared_subscriber ? 0 : subscribe_shared();
+  if (result != 0)
+    return result;
+  kernels(3);
+  session_clock = real_clock;
+  if (strcmp(how, "share-graphs") == 0)
+    result = cuptiActivitySetAttribute_v2(shared_subscriber, 20, &size, &whole);
+  cuptiActivityRegisterCallbacks_v2(shared_subscriber, request_v2, complete_v2);
+  cuptiActivityEnable_v2(shared_subscriber, 10, NULL);
+  cuptiActivityEnable_v2(shared_subscriber, 5, NULL);
+  if (whole && strcmp(how, "share-graphs") == 0)
+    cuptiActivityEnable_v2(shared_subscriber, 51, NULL);
+  nanosleep(&pause, NULL);
+  session_start = session_clock();
+  kernels(7);
+  run_graphs(2);
+  session_end = session_clock();
+  cuptiActivityFlushAll(1);
+  cuptiActivityDisable_v2(shared_subscriber, 10, NULL);
+  cuptiActivityDisable_v2(shared_subscriber, 5, NULL);
+  cuptiUnsubscribe(shared_subscriber);
+  return result;
+}
+#endif
+
 int main(int argc, char **argv)
 {
   struct timespec pause = {1, 500000000}; /* longer than opgap waits before it takes CUPTI back */
-  void *subscriber = NULL;
-  int finalize = argc > 1 && strcmp(argv[1], "finalize") == 0;
-  int keep = argc > 1 && strcmp(argv[1], "keep") == 0; /* stays subscribed, as torch.profiler does */
+  const char *how = argc > 1 ? argv[1] : "";
+  int result;
+  main_thread = pthread_self();
+#ifdef SHARES
+  if (strcmp(how, "share-first") == 0)
+    subscribe_shared();
   kernels(10);
-  int result = cuptiSubscribe(&subscriber, callback, NULL);
-  if (result == 0) {
-    cuptiActivityRegisterCallbacks(request, complete);
-    cuptiActivityEnable(10);
-    kernels(7);
-    cuptiActivityFlushAll(1);
-    cuptiActivityDisable(10);
-    if (finalize)
-      cuptiFinalize();
-    else if (!keep)
-      cuptiUnsubscribe(subscriber);
-  }
+  result = session_shared(how);
+  (void)session;
+#else
+  kernels(10);
+  result = session(how);
+#endif
   nanosleep(&pause, NULL);
   kernels(5);
-  printf("subscribe %d\nseen %u\n", result, seen);
+  printf("subscribe %d\nseen %u\nin_time %u\ngraphs %u\ncalls %u\nown_calls %u\n", result, seen, in_time, graphs_seen,
+         calls_seen, own_calls);
   return 0;
 }

@@ -336,6 +336,25 @@ static void scenario_driver(void)
 }
 #endif
 
+#ifndef NO_NCCL /* the fake pool needs no properties */
+/* Stream-ordered memory, from the device's pool and from one of our own. */
+static void scenario_pools(void)
+{
+  cudaMemPool_t pool;
+  void *mine, *others;
+  cudaMemPoolCreate(&pool, NULL);
+  cudaMallocAsync(&others, 1 << 20, NULL);
+  cudaMallocFromPoolAsync(&mine, 3 << 20, pool, NULL);
+  cudaFreeAsync(mine, NULL);
+  cudaFreeAsync(others, NULL);
+  cudaMemPoolTrimTo(pool, 1 << 16);
+  cudaMemPoolDestroy(pool);
+  launch_spin(KERNEL_NS, NULL);
+  cudaDeviceSynchronize();
+  launched = 1;
+}
+#endif
+
 /* Does CUDA work at all?  The exit status says so. */
 static void scenario_check(void)
 {
@@ -413,7 +432,7 @@ int main(int argc, char **argv)
     void (*run)(void);
   } scenarios[] = {
 #ifndef NO_NCCL
-      {"allreduce", scenario_allreduce}, {"driver", scenario_driver},
+      {"allreduce", scenario_allreduce}, {"driver", scenario_driver},   {"pools", scenario_pools},
 #endif
       {"sleep", scenario_sleep},         {"compute", scenario_compute}, {"sync", scenario_sync},
       {"alloc", scenario_alloc},         {"lock", scenario_lock},       {"data", scenario_data},

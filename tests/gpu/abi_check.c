@@ -1,5 +1,6 @@
 /* Compares opgap's declarations of CUPTI and NVTX, and the byte offsets that the fake CUPTI writes, with the real
- * headers. Compiled where the CUDA toolkit is installed; there is nothing to run. */
+ * headers, of CUDA 11.8 to 13.5.  Compiled where the CUDA toolkit is installed, and by abi_versions.sh against the
+ * headers of every version; there is nothing to run. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wstrict-prototypes"
 #include <cupti.h>
@@ -8,7 +9,7 @@
 #include <stddef.h>
 
 /* opgap's enumerators bear CUPTI's names with other spellings; the headers' macros must not reach them. */
-#include "gpu/cupti_abi.h"
+#include "gpu/cupti_api.h"
 
 #define SAME(ours, our_field, theirs, their_field)                                                                     \
   static_assert(offsetof(struct ours, our_field) == offsetof(theirs, their_field), #theirs "." #their_field);          \
@@ -17,6 +18,52 @@
 /* the field begins there in the fake's records */
 #define FAKE(offset, theirs, their_field)                                                                              \
   static_assert(offsetof(theirs, their_field) == (offset), "fake: " #theirs "." #their_field)
+/* what came with which CUDA; cupti.h includes cuda.h */
+#if CUDA_VERSION >= 12000
+#define SINCE_12_0(x) x
+#else
+#define SINCE_12_0(x) static_assert(1, "later")
+#endif
+#if CUDA_VERSION >= 12040
+#define SINCE_12_4(x) x
+#else
+#define SINCE_12_4(x) static_assert(1, "later")
+#endif
+#if CUDA_VERSION >= 12060
+#define SINCE_12_6(x) x
+#else
+#define SINCE_12_6(x) static_assert(1, "later")
+#endif
+#if CUDA_VERSION >= 12080
+#define SINCE_12_8(x) x
+#else
+#define SINCE_12_8(x) static_assert(1, "later")
+#endif
+#if CUDA_VERSION >= 13000
+#define SINCE_13_0(x) x
+#else
+#define SINCE_13_0(x) static_assert(1, "later")
+#endif
+#if CUDA_VERSION >= 13010
+#define SINCE_13_1(x) x
+#else
+#define SINCE_13_1(x) static_assert(1, "later")
+#endif
+#if CUDA_VERSION >= 13020
+#define SINCE_13_2(x) x
+#else
+#define SINCE_13_2(x) static_assert(1, "later")
+#endif
+#if CUDA_VERSION >= 13030
+#define SINCE_13_3(x) x
+#else
+#define SINCE_13_3(x) static_assert(1, "later")
+#endif
+#if CUDA_VERSION >= 13040
+#define SINCE_13_4(x) x
+#else
+#define SINCE_13_4(x) static_assert(1, "later")
+#endif
 #define VALUE(ours, theirs) static_assert((int)(ours) == (int)(theirs), #theirs)
 
 #define KERNEL(theirs)                                                                                                 \
@@ -41,18 +88,25 @@ KERNEL(CUpti_ActivityKernel5);
 KERNEL(CUpti_ActivityKernel6);
 KERNEL(CUpti_ActivityKernel7);
 KERNEL(CUpti_ActivityKernel8);
-KERNEL(CUpti_ActivityKernel9);
-KERNEL(CUpti_ActivityKernel10);
+SINCE_12_0(KERNEL(CUpti_ActivityKernel9));
+SINCE_13_0(KERNEL(CUpti_ActivityKernel10));
+SINCE_13_1(KERNEL(CUpti_ActivityKernel11));
+SINCE_13_3(KERNEL(CUpti_ActivityKernel12));
+SINCE_13_4(KERNEL(CUpti_ActivityKernel13));
 SAME(cupti_kernel, graph_node, CUpti_ActivityKernel5, graphNodeId);
 SAME(cupti_kernel, graph, CUpti_ActivityKernel5, graphId);
-SAME(cupti_kernel, graph_node, CUpti_ActivityKernel10, graphNodeId);
-SAME(cupti_kernel, graph, CUpti_ActivityKernel10, graphId);
-static_assert(sizeof(CUpti_ActivityKernel5) == 160 && sizeof(CUpti_ActivityKernel9) == 208, "the fake's kernels");
-FAKE(80, CUpti_ActivityKernel9, dynamicSharedMemory);
-FAKE(92, CUpti_ActivityKernel9, correlationId);
-FAKE(104, CUpti_ActivityKernel9, name);
-FAKE(144, CUpti_ActivityKernel9, graphNodeId);
-FAKE(156, CUpti_ActivityKernel9, graphId);
+SINCE_13_0(SAME(cupti_kernel, graph_node, CUpti_ActivityKernel10, graphNodeId));
+SINCE_13_0(SAME(cupti_kernel, graph, CUpti_ActivityKernel10, graphId));
+SINCE_13_4(SAME(cupti_kernel, graph_node, CUpti_ActivityKernel13, graphNodeId));
+SINCE_13_4(SAME(cupti_kernel, graph, CUpti_ActivityKernel13, graphId));
+static_assert(sizeof(CUpti_ActivityKernel5) == 160, "the fake's kernels, 11");
+SINCE_12_0(static_assert(sizeof(CUpti_ActivityKernel9) == 208, "the fake's kernels, 12"));
+SINCE_13_4(static_assert(sizeof(CUpti_ActivityKernel13) == 248, "the fake's kernels, 13"));
+SINCE_12_0(FAKE(80, CUpti_ActivityKernel9, dynamicSharedMemory));
+SINCE_12_0(FAKE(92, CUpti_ActivityKernel9, correlationId));
+SINCE_12_0(FAKE(104, CUpti_ActivityKernel9, name));
+SINCE_12_0(FAKE(144, CUpti_ActivityKernel9, graphNodeId));
+SINCE_12_0(FAKE(156, CUpti_ActivityKernel9, graphId));
 
 #define MEMCPY(theirs)                                                                                                 \
   SAME(cupti_memcpy, copy_kind, theirs, copyKind);                                                                     \
@@ -71,9 +125,12 @@ MEMCPY(CUpti_ActivityMemcpy);
 MEMCPY(CUpti_ActivityMemcpy3);
 MEMCPY(CUpti_ActivityMemcpy4);
 MEMCPY(CUpti_ActivityMemcpy5);
-MEMCPY(CUpti_ActivityMemcpy6);
+SINCE_12_8(MEMCPY(CUpti_ActivityMemcpy6));
+SINCE_13_4(MEMCPY(CUpti_ActivityMemcpy7));
 SAME(cupti_memcpy, graph_node, CUpti_ActivityMemcpy3, graphNodeId);
 SAME(cupti_memcpy, graph, CUpti_ActivityMemcpy4, graphId);
+SINCE_13_4(SAME(cupti_memcpy, graph, CUpti_ActivityMemcpy7, graphId));
+SINCE_13_4(static_assert(sizeof(CUpti_ActivityMemcpy7) == 112, "the fake's copies, 13"));
 static_assert(sizeof(CUpti_ActivityMemcpy3) == 72 && sizeof(CUpti_ActivityMemcpy5) == 88, "the fake's copies");
 FAKE(44, CUpti_ActivityMemcpy5, correlationId);
 FAKE(64, CUpti_ActivityMemcpy5, graphNodeId);
@@ -112,8 +169,11 @@ MEMSET(CUpti_ActivityMemset);
 MEMSET(CUpti_ActivityMemset2);
 MEMSET(CUpti_ActivityMemset3);
 MEMSET(CUpti_ActivityMemset4);
+SINCE_13_4(MEMSET(CUpti_ActivityMemset5));
 SAME(cupti_memset, graph_node, CUpti_ActivityMemset2, graphNodeId);
 SAME(cupti_memset, graph, CUpti_ActivityMemset3, graphId);
+SINCE_13_4(SAME(cupti_memset, graph, CUpti_ActivityMemset5, graphId));
+SINCE_13_4(static_assert(sizeof(CUpti_ActivityMemset5) == 104, "the fake's sets, 13"));
 static_assert(sizeof(CUpti_ActivityMemset2) == 72 && sizeof(CUpti_ActivityMemset3) == 80, "the fake's sets");
 
 #define MEMORY(theirs)                                                                                                 \
@@ -129,8 +189,10 @@ static_assert(sizeof(CUpti_ActivityMemset2) == 72 && sizeof(CUpti_ActivityMemset
   static_assert(sizeof(theirs) >= CUPTI_MEMORY_MIN, #theirs)
 MEMORY(CUpti_ActivityMemory2);
 MEMORY(CUpti_ActivityMemory3);
-MEMORY(CUpti_ActivityMemory4);
-static_assert(sizeof(CUpti_ActivityMemory4) == 128, "the fake's memory records");
+SINCE_12_6(MEMORY(CUpti_ActivityMemory4));
+static_assert(sizeof(CUpti_ActivityMemory2) == 112, "the fake's memory records, 11");
+static_assert(sizeof(CUpti_ActivityMemory3) == 120, "the fake's memory records, 12");
+SINCE_12_6(static_assert(sizeof(CUpti_ActivityMemory4) == 128, "the fake's memory records, 13"));
 
 SAME(cupti_api, cbid, CUpti_ActivityAPI, cbid);
 SAME(cupti_api, start, CUpti_ActivityAPI, start);
@@ -149,7 +211,8 @@ static_assert(sizeof(CUpti_ActivityAPI) == CUPTI_API_MIN, "CUpti_ActivityAPI");
   SAME(cupti_sync, stream, theirs, streamId);                                                                          \
   SAME(cupti_sync, event, theirs, cudaEventId)
 SYNC(CUpti_ActivitySynchronization);
-SYNC(CUpti_ActivitySynchronization2);
+SINCE_12_8(SYNC(CUpti_ActivitySynchronization2));
+SINCE_12_8(static_assert(sizeof(CUpti_ActivitySynchronization2) == 56, "the fake's synchronisations, 13"));
 
 #define OVERHEAD(theirs)                                                                                               \
   SAME(cupti_overhead, overhead_kind, theirs, overheadKind);                                                           \
@@ -157,8 +220,10 @@ SYNC(CUpti_ActivitySynchronization2);
   SAME(cupti_overhead, start, theirs, start);                                                                          \
   SAME(cupti_overhead, end, theirs, end)
 OVERHEAD(CUpti_ActivityOverhead);
-OVERHEAD(CUpti_ActivityOverhead2);
-OVERHEAD(CUpti_ActivityOverhead3);
+SINCE_12_4(OVERHEAD(CUpti_ActivityOverhead2));
+SINCE_12_4(OVERHEAD(CUpti_ActivityOverhead3));
+FAKE(12, CUpti_ActivityOverhead, objectId);
+SINCE_12_4(static_assert(sizeof(CUpti_ActivityOverhead3) == 56, "the fake's overheads"));
 
 #define GRAPH(theirs)                                                                                                  \
   SAME(cupti_graph, correlation, theirs, correlationId);                                                               \
@@ -169,8 +234,9 @@ OVERHEAD(CUpti_ActivityOverhead3);
   SAME(cupti_graph, context, theirs, contextId);                                                                       \
   SAME(cupti_graph, stream, theirs, streamId)
 GRAPH(CUpti_ActivityGraphTrace);
-GRAPH(CUpti_ActivityGraphTrace2);
-static_assert(sizeof(CUpti_ActivityGraphTrace) == 48, "the fake's graphs");
+SINCE_12_4(GRAPH(CUpti_ActivityGraphTrace2));
+static_assert(sizeof(CUpti_ActivityGraphTrace) == 48, "the fake's graphs, 11");
+SINCE_12_4(static_assert(sizeof(CUpti_ActivityGraphTrace2) == 56, "the fake's graphs"));
 
 #define DEVICE(theirs)                                                                                                 \
   SAME(cupti_device, memory_bytes, theirs, globalMemorySize);                                                          \
@@ -186,10 +252,30 @@ static_assert(sizeof(CUpti_ActivityGraphTrace) == 48, "the fake's graphs");
 DEVICE(CUpti_ActivityDevice2);
 DEVICE(CUpti_ActivityDevice3);
 DEVICE(CUpti_ActivityDevice4);
-DEVICE(CUpti_ActivityDevice5);
+SINCE_12_4(DEVICE(CUpti_ActivityDevice5));
+SINCE_13_2(DEVICE(CUpti_ActivityDevice6));
+SINCE_13_2(static_assert(sizeof(CUpti_ActivityDevice6) == 192, "the fake's devices, 13"));
 static_assert(sizeof(CUpti_ActivityDevice3) == 152 && sizeof(CUpti_ActivityDevice4) == 176, "the fake's devices");
 FAKE(32, CUpti_ActivityDevice4, numThreadsPerWarp);
 FAKE(104, CUpti_ActivityDevice4, computeCapabilityMajor);
+
+#define POOL(theirs)                                                                                                   \
+  SAME(cupti_pool, operation, theirs, memoryPoolOperationType);                                                        \
+  SAME(cupti_pool, type, theirs, memoryPoolType);                                                                      \
+  SAME(cupti_pool, correlation, theirs, correlationId);                                                                \
+  SAME(cupti_pool, device, theirs, deviceId);                                                                          \
+  SAME(cupti_pool, keep, theirs, minBytesToKeep);                                                                      \
+  SAME(cupti_pool, address, theirs, address);                                                                          \
+  SAME(cupti_pool, bytes, theirs, size);                                                                               \
+  SAME(cupti_pool, threshold, theirs, releaseThreshold);                                                               \
+  SAME(cupti_pool, timestamp, theirs, timestamp);                                                                      \
+  static_assert(sizeof(theirs) >= CUPTI_POOL_MIN, #theirs)
+POOL(CUpti_ActivityMemoryPool);
+POOL(CUpti_ActivityMemoryPool2);
+SINCE_13_0(POOL(CUpti_ActivityMemoryPool3));
+SAME(cupti_pool, used, CUpti_ActivityMemoryPool2, utilizedSize);
+static_assert(sizeof(CUpti_ActivityMemoryPool2) == 72, "the fake's pools");
+SINCE_13_0(static_assert(sizeof(CUpti_ActivityMemoryPool3) == 80, "the fake's pools, 13"));
 
 VALUE(CUPTI_NOT_INITIALIZED, CUPTI_ERROR_NOT_INITIALIZED);
 VALUE(CUPTI_NO_PRIVILEGE, CUPTI_ERROR_INSUFFICIENT_PRIVILEGES);
@@ -197,7 +283,7 @@ VALUE(CUPTI_MULTIPLE_SUBSCRIBERS, CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
 VALUE(CUPTI_VIRTUALIZED_NO_PRIVILEGE, CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES);
 VALUE(CUPTI_VIRTUALIZED, CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED);
 VALUE(CUPTI_CONFIDENTIAL_COMPUTING, CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED);
-VALUE(CUPTI_MIG_DEVICE, CUPTI_ERROR_MIG_DEVICE_NOT_SUPPORTED);
+SINCE_12_8(VALUE(CUPTI_MIG_DEVICE, CUPTI_ERROR_MIG_DEVICE_NOT_SUPPORTED));
 VALUE(CUPTI_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY);
 VALUE(CUPTI_KIND_MEMSET, CUPTI_ACTIVITY_KIND_MEMSET);
 VALUE(CUPTI_KIND_KERNEL, CUPTI_ACTIVITY_KIND_KERNEL);
@@ -208,6 +294,7 @@ VALUE(CUPTI_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
 VALUE(CUPTI_KIND_OVERHEAD, CUPTI_ACTIVITY_KIND_OVERHEAD);
 VALUE(CUPTI_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMCPY2);
 VALUE(CUPTI_KIND_SYNCHRONIZATION, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION);
+VALUE(CUPTI_KIND_MEMORY_POOL, CUPTI_ACTIVITY_KIND_MEMORY_POOL);
 VALUE(CUPTI_KIND_MEMORY2, CUPTI_ACTIVITY_KIND_MEMORY2);
 VALUE(CUPTI_KIND_GRAPH_TRACE, CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
 VALUE(CUPTI_FLUSH_FORCED, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
@@ -215,6 +302,7 @@ VALUE(CUPTI_DOMAIN_DRIVER, CUPTI_CB_DOMAIN_DRIVER_API);
 VALUE(CUPTI_DOMAIN_RUNTIME, CUPTI_CB_DOMAIN_RUNTIME_API);
 VALUE(CUPTI_DOMAIN_RESOURCE, CUPTI_CB_DOMAIN_RESOURCE);
 VALUE(CUPTI_RESOURCE_CONTEXT_CREATED, CUPTI_CBID_RESOURCE_CONTEXT_CREATED);
+VALUE(CUPTI_THREAD_ID_DEFAULT, CUPTI_ACTIVITY_THREAD_ID_TYPE_DEFAULT);
 VALUE(CUPTI_THREAD_ID_SYSTEM, CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
 #define X(id, name) VALUE(id, CUPTI_RUNTIME_TRACE_CBID_##name);
 CUPTI_QUIET_RUNTIME_CALLS(X)
@@ -223,16 +311,76 @@ CUPTI_QUIET_RUNTIME_CALLS(X)
 CUPTI_DRIVER_LAUNCHES(X)
 #undef X
 /* the names and numbers that the fake gives out */
+#if CUDA_VERSION < 12000
+#define CUPTI_RUNTIME_TRACE_CBID_cudaGraphInstantiate_v12000 443 /* the fake has one table for all */
+#endif
 #define NUMBER_1(id, name) VALUE(id, CUPTI_DRIVER_TRACE_CBID_##name);
 #define NUMBER_2(id, name) VALUE(id, CUPTI_RUNTIME_TRACE_CBID_##name);
 #define FAKE_CBID(domain, id, name) NUMBER_##domain(id, name)
 #include "../fakes/fake_cbids.h"
 
-/* the functions' types */
-#define X(required, name, parameters)                                                                                  \
-  static_assert(sizeof(&(name)) == sizeof(int(*) parameters), "the real library declares " #name);
-CUPTI_FUNCTIONS(X)
-#undef X
+/* The functions: a call with as many arguments, pointers (P) and numbers (N) in the same places, is one of ours and one
+ * of the headers'. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic error "-Wint-conversion"
+int opgap_check_functions(void *P, int N);
+int opgap_check_functions(void *P, int N)
+{
+  size_t sum = 0;
+#define FUNCTION(name, ...)                                                                                            \
+  sum += sizeof(opgap_cupti.name(__VA_ARGS__)) == sizeof(int) && sizeof(name(__VA_ARGS__)) == sizeof(int)
+  FUNCTION(cuptiGetVersion, P);
+  FUNCTION(cuptiSubscribe, P, P, P);
+  FUNCTION(cuptiUnsubscribe, P);
+  FUNCTION(cuptiActivityEnable, N);
+  FUNCTION(cuptiActivityDisable, N);
+  FUNCTION(cuptiActivityRegisterCallbacks, P, P);
+  FUNCTION(cuptiActivityGetNextRecord, P, N, P);
+  FUNCTION(cuptiActivityGetNumDroppedRecords, P, N, P);
+  FUNCTION(cuptiActivityFlushAll, N);
+  FUNCTION(cuptiGetTimestamp, P);
+  FUNCTION(cuptiGetCallbackName, N, N, P);
+  FUNCTION(cuptiEnableCallback, N, P, N, N);
+  FUNCTION(cuptiActivityRegisterTimestampCallback, P);
+  FUNCTION(cuptiSetThreadIdType, N);
+  FUNCTION(cuptiGetThreadIdType, P);
+#if CUDA_VERSION >= 12060
+  FUNCTION(cuptiActivityEnableDriverApi, N, N);
+  FUNCTION(cuptiActivityEnableRuntimeApi, N, N);
+#endif
+#if CUDA_VERSION >= 13000
+  FUNCTION(cuptiSubscribe_v2, P, P, P, P);
+#endif
+#if CUDA_VERSION >= 13030
+  FUNCTION(cuptiActivityEnable_v2, P, N, P);
+  FUNCTION(cuptiActivityDisable_v2, P, N, P);
+  FUNCTION(cuptiActivityRegisterCallbacks_v2, P, P, P);
+  FUNCTION(cuptiActivityGetNextRecord_v2, P, P, N, P);
+  FUNCTION(cuptiActivityGetNumDroppedRecords_v2, P, P, N, P);
+  FUNCTION(cuptiActivityEnableDriverApi_v2, P, N, N);
+  FUNCTION(cuptiActivityEnableRuntimeApi_v2, P, N, N);
+  FUNCTION(cuptiActivityGetAttribute_v2, P, N, P, P);
+  FUNCTION(cuptiActivitySetAttribute_v2, P, N, P, P);
+  FUNCTION(cuptiActivityGetEnabledKinds, P, P, P, P);
+  FUNCTION(cuptiGetTimestamp_v2, P, P);
+#endif
+  return (int)sum;
+}
+#pragma GCC diagnostic pop
+
+#if CUDA_VERSION >= 13030
+SAME(cupti_subscriber_params, size, CUpti_SubscriberParams, structSize);
+SAME(cupti_subscriber_params, name, CUpti_SubscriberParams, subscriberName);
+SAME(cupti_subscriber_params, old_name, CUpti_SubscriberParams, oldSubscriberName);
+SAME(cupti_subscriber_params, old_name_size, CUpti_SubscriberParams, oldSubscriberSize);
+SAME(cupti_subscriber_params, allow_several, CUpti_SubscriberParams, allowMultipleSubscribers);
+static_assert(sizeof(struct cupti_subscriber_params) == CUpti_SubscriberParams_STRUCT_SIZE, "CUpti_SubscriberParams");
+VALUE(CUPTI_ATTRIBUTE_SUBSCRIBERS, CUPTI_ACTIVITY_ATTR_MULTIPLE_SUBSCRIBER_STATE);
+VALUE(CUPTI_ATTRIBUTE_GRAPH_TRACE, CUPTI_ACTIVITY_ATTR_ENABLE_MULTI_SUBSCRIBER_GRAPH_TRACE);
+VALUE(CUPTI_ATTRIBUTE_THREAD_ID_TYPE, CUPTI_ACTIVITY_ATTR_THREAD_ID_TYPE);
+VALUE(CUPTI_ATTRIBUTE_TIMESTAMP, CUPTI_ACTIVITY_ATTR_TIMESTAMP_CALLBACK);
+#endif
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #define NVTX_NO_IMPL

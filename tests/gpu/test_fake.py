@@ -86,7 +86,7 @@ def expect_within(seen, wanted, tolerance, what):
 
 
 def scenario(name, *arguments, generation=12, **environment):
-    program = {11: "gpu_scenario_11", 12: "gpu_scenario"}[generation]
+    program = {11: "gpu_scenario_11", 12: "gpu_scenario", 13: "gpu_scenario_13"}[generation]
     return Run([os.path.join(FAKES, program), name, *map(str, arguments)], generation, **environment)
 
 
@@ -292,14 +292,43 @@ def case_taken():
 
 
 def case_other_tool():
-    """CUPTI goes to the program's own session and comes back: 10 kernels before, 7 in it, 5 after."""
-    for how in ("unsubscribe", "finalize", "keep"):
+    """CUPTI goes to the program's own session and comes back: 10 kernels before, 7 in it, 5 after.  The session finds
+    the clock and the thread ids that it would have without the tracer."""
+    for how in ("unsubscribe", "finalize", "keep", "clock"):
         run = Run([os.path.join(FAKES, "gpu_other_tool"), how])
         expect(run.said("subscribe"), [0], how + ": the program's subscription")
         expect(run.said("seen"), [7], how + ": kernels that the program's session saw")
+        expect(run.said("in_time"), [7], how + ": of these with times of the clock that the program expects")
+        expect(run.said("own_calls"), run.said("calls"), how + ": calls with the thread as CUPTI names it by default")
         expect(len(run.of("kernel")), 15, how + ": kernels in the trace")
         expect(len(run.of("cudaLaunchKernel")), 7, how + ": interposed launches meanwhile")
         expect(run.err.count("another user of CUPTI"), 1, how + ": one line on stderr: " + run.err)
+        check_joined(run)
+
+
+def case_shared_cupti():
+    """Beside a user of the interface for several: 10 kernels before, 3 while it subscribes, 7 and 2 graphs of 4 in its
+    session, 5 after.  opgap joins when the user collects; whether graphs come whole is the user's choice."""
+    tool = os.path.join(FAKES, "gpu_other_tool_13")
+    for how, graphs in (("share", 0), ("share-graphs", 2)):
+        run = Run([tool, how], 13)
+        expect(run.said("subscribe"), [0], how + ": the program's subscription")
+        expect(run.said("seen"), [7 if graphs else 7 + 8], how + ": kernels that the program's session saw")
+        expect(run.said("graphs"), [graphs], how + ": whole graphs that it saw")
+        expect(run.said("in_time"), run.said("seen"), how + ": all at times of its clock")
+        expect(run.said("own_calls"), run.said("calls"), how + ": threads as CUPTI names them by default")
+        spins = [k for k in run.of("kernel") if k.fields["name"] == "_Z4spiny"]
+        wholes = [k for k in run.of("kernel") if k.fields["name"].startswith("CUDA graph")]
+        expect((len(spins), len(wholes)), (22 if graphs else 22 + 8, graphs), how + ": kernels and graphs in the trace")
+        expect(len(run.of("cudaLaunchKernel")), 3, how + ": interposed launches before the program collects")
+        check_joined(run)
+        expect(run.gpu_status, ["ok"], how + ": status")
+    plain = Run([tool, "share"], 13, traced=False)
+    expect((plain.said("seen"), plain.said("calls")), ([15], run.said("calls")), "the program's session, untraced")
+    run = Run([tool, "share-first"], 13)
+    expect(run.said("seen"), [15], "the user that comes before CUDA starts")
+    expect(len(run.of("kernel")), 7 + 8 + 5, "kernels since it collects")
+    expect(len(run.of("cudaLaunchKernel")) in (12, 13), True, "interposed launches before")
 
 
 def case_running():
@@ -356,6 +385,28 @@ def case_nccl():
     expect([c.number("value") for c in calls], [1 << 20] * 5, "bytes of the calls")
     expect(len(run.of("ncclCommInitAll")), 1, "communicators")
     check_joined(run)
+
+
+def case_memory():
+    """Allocations and frees, also stream-ordered ones; pools made, trimmed, destroyed; the same with every CUPTI."""
+    for generation in (11, 12, 13):
+        run = scenario("pools", generation=generation)
+        memory = [(m.number("operation"), m.number("kind"), m.number("bytes")) for m in run.of("gpu memory")]
+        expect(memory, [(1, 3, 1 << 20), (1, 3, 3 << 20), (2, 3, 3 << 20), (2, 3, 1 << 20)], "allocations, frees")
+        pools = [(p.number("operation"), p.number("type"), p.number("keep_bytes"), p.number("used_bytes"))
+                 for p in run.of("gpu memory pool")]
+        used = 0 if generation == 11 else 3 << 20
+        expect(pools, [(1, 1, 0, 0), (3, 1, 1 << 16, used), (2, 1, 0, used)], "pool made, trimmed, destroyed")
+        expect(len({p.number("address") for p in run.of("gpu memory pool")}), 1, "pools")
+        expect(lost(run, 3), 0, "unknown kinds")
+
+
+def case_overhead():
+    run = scenario("burst", 1000, FAKE_CUPTI="overhead=10")
+    seen = run.of("gpu overhead")
+    expect([(len(seen), {o.status for o in seen}, {o.end - o.start for o in seen})], [(100, {5 << 16}, {10000})],
+           "CUPTI's own overhead: lazy loading")
+    expect(len(run.of("kernel")), 1000, "kernels")
 
 
 def case_gap_sleep():
