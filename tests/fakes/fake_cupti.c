@@ -94,6 +94,7 @@ static struct session {
   callback_fn callback;
   void *user;
   uint64_t (*own_clock)(void);
+  int64_t clock_lead;
   int thread_ids;        /* 0 pthread_self(), 1 gettid */
   struct pending *queue; /* PENDING of them */
   unsigned queued;
@@ -124,24 +125,47 @@ static void drop_lock(void)
   atomic_flag_clear_explicit(&lock, memory_order_release);
 }
 
+#ifndef FAKE_CUPTI_11
+/* How far a clock is ahead of the simulation's (CLOCK_MONOTONIC); the closest of some readings, in whole milliseconds.
+ */
+static int64_t clock_lead(uint64_t (*clock)(void))
+{
+  int64_t lead = 0;
+  uint64_t best = UINT64_MAX;
+  for (int i = 0; i < 10; i++) {
+    uint64_t before = fake_now(), theirs = clock(), width = fake_now() - before;
+    if (width < best) {
+      best = width;
+      lead = (int64_t)(theirs - before - width / 2);
+    }
+  }
+  return lead > -1000000 && lead < 1000000 ? 0 : lead;
+}
+
+static uint64_t real_time(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void set_clock(struct session *s, uint64_t (*clock)(void))
+{
+  s->own_clock = clock;
+  s->clock_lead = clock_lead(clock ? clock : real_time);
+}
+#endif
+
 /* The simulation's time as this session shows it. */
 static uint64_t shown(const struct session *s, uint64_t ns)
 {
-  struct timespec t, mono;
   if (ns == 0)
     return 0;
 #ifdef FAKE_CUPTI_11
-  (void)s, (void)t, (void)mono;
+  (void)s;
   return 1700000000000000000u + ns + ns / 20000; /* 50 ppm fast */
 #else
-  clock_gettime(CLOCK_MONOTONIC, &mono);
-  uint64_t now = (uint64_t)mono.tv_sec * 1000000000u + (uint64_t)mono.tv_nsec;
-  if (s->own_clock != NULL) { /* the client's clock is asked now, the difference is the simulation's */
-    uint64_t theirs = s->own_clock();
-    return theirs > now && theirs - now < 1000000 ? ns : theirs - now + ns; /* CLOCK_MONOTONIC itself: exact */
-  }
-  clock_gettime(CLOCK_REALTIME, &t);
-  return ns + (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec - now;
+  return ns + (uint64_t)s->clock_lead;
 #endif
 }
 
@@ -638,6 +662,10 @@ static int enable(struct session *s, int kind)
     return INVALID_KIND;
 #endif
   fake_set_tool(&tool); /* the activity interface works without a subscriber, too */
+#ifndef FAKE_CUPTI_11
+  if (s->own_clock == NULL)
+    set_clock(s, NULL);
+#endif
   s->kinds[kind] = true;
   if (kind == KIND_DEVICE)
     report_devices(s);
@@ -794,7 +822,7 @@ int cuptiActivityRegisterTimestampCallback(uint64_t (*now)(void))
 {
   if (now == NULL)
     return INVALID_PARAMETER;
-  sessions[0].own_clock = now;
+  set_clock(&sessions[0], now);
   return OK;
 }
 API int cuptiSetThreadIdType(int type);
@@ -949,7 +977,9 @@ int cuptiActivitySetAttribute_v2(void *handle, int attribute, size_t *size, void
   } else if (attribute == 21 && *size >= sizeof(int)) {
     memcpy(&s->thread_ids, value, sizeof(int));
   } else if (attribute == 22 && *size >= sizeof(void *)) {
-    memcpy(&s->own_clock, value, sizeof(void *));
+    uint64_t (*clock)(void);
+    memcpy(&clock, value, sizeof clock);
+    set_clock(s, clock);
   } else {
     return INVALID_PARAMETER;
   }
