@@ -6,6 +6,9 @@
 
 static const struct opgap_command commands[] = {
     {"record", "run a program and trace it", opgap_cmd_record},
+    {"start", "begin recording in a running job", opgap_cmd_start},
+    {"stop", "stop recording in a running job, which goes on", opgap_cmd_stop},
+    {"snapshot", "copy the trace of a running job as it is now", opgap_cmd_snapshot},
     {"report", "hot ops, idle gaps and their causes, the verdict", opgap_cmd_report},
     {"diff", "several runs side by side, and what changed", opgap_cmd_diff},
     {"gate", "compare runs with a baseline: exit 1 when it got slower, and which op did it", opgap_cmd_gate},

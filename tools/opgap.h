@@ -34,6 +34,9 @@ int opgap_cmd_gate(int argc, char **argv);
 int opgap_cmd_baseline(int argc, char **argv);
 int opgap_cmd_info(int argc, char **argv);
 int opgap_cmd_doctor(int argc, char **argv);
+int opgap_cmd_start(int argc, char **argv);
+int opgap_cmd_stop(int argc, char **argv);
+int opgap_cmd_snapshot(int argc, char **argv);
 
 /* Prints "opgap COMMAND: message" and where to find help on stderr; returns OPGAP_EXIT_USAGE. */
 int opgap_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -9,7 +9,7 @@
  *
  * Regions (byte offsets in the header; each is allocated from its front as it is needed, never sparse):
  *
- *   header | name buckets | names ... | thread slots ... | segments ...
+ *   header | control page | name buckets | names ... | thread slots ... | segments ...
  *
  * A thread's ring is a chain of segments.  Positions are free-running byte counts since the thread began; a segment
  * holds the positions [base, base + OPGAP_SEGMENT_DATA).
@@ -40,9 +40,11 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "format/control.h"
+
 #define OPGAP_ARENA_MAGIC 0x474e525041475030ull /* "0PGAPRNG" */
 /* To be raised with every change of layout: programs of several builds share /dev/shm. */
-#define OPGAP_ARENA_VERSION 3u
+#define OPGAP_ARENA_VERSION 4u
 
 #define OPGAP_SEGMENT_BYTES (32u * 1024u)
 #define OPGAP_SEGMENT_HEADER 64u
@@ -149,7 +151,7 @@ struct opgap_arena {
   _Atomic uint64_t names_lost;
   _Atomic uint64_t threads_lost;   /* threads that found no slot */
   _Atomic uint32_t dying;          /* slots to give back since the consumer last looked */
-  _Atomic uint32_t flusher_sleeps; /* futex: 1 the flusher sleeps, 0 it was woken or works */
+  _Atomic uint32_t flusher_sleeps; /* futex, shared: 1 the flusher sleeps, 0 it was woken or works */
   /* the account of whoever drained: flusher_cpu_ns is the CPU time of all of them */
   uint64_t records, invalid_records, raw_bytes, stored_bytes, flusher_cpu_ns, chunk_sequence, ended_lost;
 };
@@ -165,6 +167,10 @@ static_assert(sizeof(struct opgap_arena) <= OPGAP_ARENA_HEADER_BYTES, "arena hea
 #define OPGAP_WORD0(event, words, depth, status)                                                                       \
   ((uint64_t)(event) | (uint64_t)(words) << 16 | (uint64_t)(depth) << 24 | (uint64_t)(status) << 32)
 
+static inline struct opgap_control *opgap_arena_control(struct opgap_arena *arena)
+{
+  return (struct opgap_control *)((char *)arena + OPGAP_ARENA_HEADER_BYTES);
+}
 static inline struct opgap_segment *opgap_arena_segment(struct opgap_arena *arena, uint32_t index_plus_1)
 {
   return (struct opgap_segment *)((char *)arena + arena->segments_offset) + (index_plus_1 - 1);

@@ -257,6 +257,28 @@ static size_t add_counters(struct opgap_consumer *consumer, struct opgap_thread 
   return count;
 }
 
+/* Start and stop from outside, in the process stream. */
+static size_t add_switches(struct opgap_consumer *consumer, size_t count, uint32_t made)
+{
+  struct opgap_control *control = opgap_arena_control(consumer->arena);
+  for (uint32_t n = control->switches_written; n != made; n++) {
+    const struct opgap_switch *entry = &control->log[n % OPGAP_SWITCHES];
+    consumer->words[count++] = OPGAP_WORD0(OPGAP_EV_RECORDING, 2, 0, entry->on);
+    consumer->words[count++] = entry->ns;
+  }
+  return count;
+}
+
+/* Entries of the log up to which a drain writes; a dead process's page may hold anything. */
+static uint32_t switches_made(const struct opgap_consumer *consumer, const struct opgap_thread *slot)
+{
+  struct opgap_control *control = opgap_arena_control(consumer->arena);
+  uint32_t made = atomic_load_explicit(&control->switches, memory_order_acquire); /* L */
+  if (slot->kind != OPGAP_STREAM_PROCESS || made - control->switches_written > OPGAP_SWITCHES)
+    return control->switches_written;
+  return made;
+}
+
 static void counters_written(struct opgap_consumer *consumer, struct opgap_thread *slot, size_t from, size_t to)
 {
   struct opgap_arena *arena = consumer->arena;
@@ -340,6 +362,7 @@ static long drain_slot(struct opgap_consumer *consumer, struct opgap_thread *slo
 {
   uint64_t before = consumer->arena->records;
   bool counters_due = mode != OPGAP_DRAIN_READY || ended;
+  struct opgap_control *control = opgap_arena_control(consumer->arena);
   for (bool more = true; more;) {
     struct place at = {.position = atomic_load_explicit(&slot->read_pos, memory_order_relaxed),
                        .segment = slot->consumer_segment};
@@ -349,6 +372,8 @@ static long drain_slot(struct opgap_consumer *consumer, struct opgap_thread *slo
     if (!more && (count > 0 || counters_due))
       count = add_counters(consumer, slot, count, slot->kind == OPGAP_STREAM_THREAD ? now.ticks : now.ns);
     size_t counters_end = count;
+    uint32_t switches = more ? control->switches_written : switches_made(consumer, slot);
+    count = add_switches(consumer, count, switches);
     if (!more && mode == OPGAP_DRAIN_DEAD)
       count = add_open(consumer, slot, count, now.ticks);
     if (count == 0)
@@ -357,6 +382,7 @@ static long drain_slot(struct opgap_consumer *consumer, struct opgap_thread *slo
     if (error)
       return error;
     counters_written(consumer, slot, counters, counters_end);
+    control->switches_written = switches;
     place_reached(consumer, slot, &at);
   }
   return (long)(consumer->arena->records - before);

@@ -21,6 +21,7 @@
 #define NAME_PAGE 1024u
 #define NAME_PAGES 4096u /* ids up to 4 M: an arena's name table cannot have more */
 #define MAX_PROCESSES 65536u
+#define TORN_TRIES 20u
 
 struct name {
   const char *bytes;
@@ -50,7 +51,7 @@ struct process {
   struct opgap_process_info info;
   char *path;
   uint8_t *bytes; /* the mapped file */
-  uint64_t size;
+  uint64_t size, sound; /* sound: up to the end of the last sound chunk */
   uint8_t *tail; /* chunks drained from the process's ring, in memory */
   size_t tail_size, tail_capacity;
   struct pair *pairs;
@@ -63,6 +64,7 @@ struct process {
   uint32_t last_sequence, missing_chunks;
   bool end_seen;
   uint64_t shift_ns; /* from its clock to the trace's */
+  bool torn; /* the process wrote to its file while file and ring were read */
   _Atomic(_Atomic(struct name *) *) names[NAME_PAGES];
   _Atomic uint32_t name_limit;
   _Atomic uint64_t invalid;
@@ -133,6 +135,12 @@ static void add_damage(struct opgap_trace *trace, const char *fmt, ...)
   va_end(arguments);
   if (line)
     trace->damage[trace->damage_count++] = line;
+}
+
+static void forget_damage(struct opgap_trace *trace, unsigned count)
+{
+  while (trace->damage_count > count)
+    free(trace->damage[--trace->damage_count]);
 }
 
 /* ---- the file's chunks ---- */
@@ -341,18 +349,14 @@ static const char *info_of(const struct process *process, const char *key)
 }
 
 /* A private mapping of the whole address range of the arena. */
-static struct opgap_arena *map_ring(const struct process *process, const char *path, size_t *mapped)
+static struct opgap_arena *map_ring(const struct process *process, int fd, size_t *mapped)
 {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0)
-    return NULL;
   struct stat status;
   struct opgap_arena *arena = MAP_FAILED;
   if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= (off_t)OPGAP_ARENA_HEADER_BYTES) {
     *mapped = (size_t)status.st_size;
     arena = mmap(NULL, *mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
   }
-  close(fd);
   if (arena == MAP_FAILED)
     return NULL;
   const char *start = info_of(process, "start_time");
@@ -371,11 +375,22 @@ static bool take_ring(struct opgap_trace *trace, struct process *process)
   size_t mapped = 0;
   if (ring == NULL || process->row_count == 0)
     return false;
-  struct opgap_arena *arena = map_ring(process, ring, &mapped);
-  if (arena == NULL)
+  int fd = open(ring, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  struct opgap_arena *arena = fd >= 0 ? map_ring(process, fd, &mapped) : NULL;
+  if (arena == NULL) {
+    struct stat status;
+    if (fd >= 0)
+      close(fd);
+    process->torn = stat(process->path, &status) == 0 && (uint64_t)status.st_size > process->size;
     return false;
-  bool taken = drain_arena(process, arena, opgap_arena_alive(arena));
+  }
+  uint64_t written;
+  bool alive = opgap_arena_alive(arena), taken = drain_arena(process, arena, alive);
   munmap(arena, mapped);
+  process->torn = alive &&
+                  pread(fd, &written, sizeof written, offsetof(struct opgap_arena, chunk_sequence)) == sizeof written &&
+                  written > process->last_sequence;
+  close(fd);
   struct visit visit = {trace, process};
   if (taken)
     opgap_walk_chunks(process->tail, process->tail_size, 0, visit_chunk, note_damage, &visit);
@@ -511,16 +526,14 @@ static void process_free(struct process *process)
   free(process);
 }
 
-static bool add_process(struct opgap_trace *trace, const char *path, char *error, size_t size)
+/* NULL and one line, or a process that is not in the trace's list yet. */
+static struct process *read_process(struct opgap_trace *trace, const char *path, char *error, size_t size)
 {
   struct process *process = calloc(1, sizeof *process);
-  struct process **grown = realloc(trace->processes, (trace->count + 1) * sizeof *grown);
-  if (grown)
-    trace->processes = grown;
-  if (process == NULL || grown == NULL || (process->path = strdup(path)) == NULL) {
+  if (process == NULL || (process->path = strdup(path)) == NULL) {
     snprintf(error, size, "%s: out of memory", path);
     free(process);
-    return false;
+    return NULL;
   }
   pthread_mutex_init(&process->lock, NULL);
   process->info.path = process->path;
@@ -528,7 +541,7 @@ static bool add_process(struct opgap_trace *trace, const char *path, char *error
   atomic_store(&process->name_limit, 1);
   if (!map_trace_file(process, error, size) || !header_ok(process, error, size)) {
     process_free(process);
-    return false;
+    return NULL;
   }
   struct opgap_file_header header;
   memcpy(&header, process->bytes, sizeof header);
@@ -537,14 +550,38 @@ static bool add_process(struct opgap_trace *trace, const char *path, char *error
   struct visit visit = {trace, process};
   unsigned damage_before = trace->damage_count;
   uint64_t sound = opgap_walk_chunks(process->bytes, process->size, sizeof header, visit_chunk, note_damage, &visit);
+  process->sound = sound;
   bool cut_tail = sound < process->size;
   if (!process->end_seen && take_ring(trace, process) && cut_tail &&
       process->info.damaged_bytes == process->size - sound) {
     /* the process died while it wrote this chunk; the ring still had its records */
-    while (trace->damage_count > damage_before)
-      free(trace->damage[--trace->damage_count]);
+    forget_damage(trace, damage_before);
     process->info.damaged_bytes = 0;
     process->info.complete = true;
+  }
+  return process;
+}
+
+static bool add_process(struct opgap_trace *trace, const char *path, char *error, size_t size)
+{
+  struct process **grown = realloc(trace->processes, (trace->count + 1) * sizeof *grown);
+  if (grown == NULL) {
+    snprintf(error, size, "%s: out of memory", path);
+    return false;
+  }
+  trace->processes = grown;
+  unsigned damage_before = trace->damage_count;
+  struct process *process = read_process(trace, path, error, size);
+  for (unsigned i = 1; process != NULL && process->torn && i < TORN_TRIES; i++) {
+    forget_damage(trace, damage_before);
+    process_free(process);
+    process = read_process(trace, path, error, size);
+  }
+  if (process == NULL)
+    return false;
+  if (process->torn) {
+    process->info.complete = false;
+    add_damage(trace, "%s: written to all the time while it was read: its last records may be missing", process->path);
   }
   fill_info(trace, process);
   trace->processes[trace->count++] = process;
@@ -694,6 +731,26 @@ const char *opgap_trace_info(const struct opgap_trace *trace, unsigned process, 
 const char *opgap_trace_damage(const struct opgap_trace *trace, unsigned index)
 {
   return index < trace->damage_count ? trace->damage[index] : NULL;
+}
+
+static int write_all(int fd, const uint8_t *bytes, uint64_t size)
+{
+  while (size > 0) {
+    ssize_t n = write(fd, bytes, size < (1u << 30) ? size : 1u << 30);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0)
+      return -1;
+    bytes += n;
+    size -= (uint64_t)n;
+  }
+  return 0;
+}
+
+int opgap_trace_copy(const struct opgap_trace *trace, unsigned process, int fd)
+{
+  const struct process *p = trace->processes[process];
+  return write_all(fd, p->bytes, p->sound) == 0 ? write_all(fd, p->tail, p->tail_size) : -1;
 }
 
 /* ---- names ---- */

@@ -81,6 +81,10 @@ const char *opgap_trace_info(const struct opgap_trace *trace, unsigned process, 
 /* What is damaged or missing, one line each; NULL after the last. */
 const char *opgap_trace_damage(const struct opgap_trace *trace, unsigned index);
 
+/* Writes a process file as it was when the trace was opened, with what its ring then held behind it: a trace file that
+ * ended `running`.  0, or -1 and errno.  Damaged bytes are copied as they are, a cut tail is not. */
+int opgap_trace_copy(const struct opgap_trace *trace, unsigned process, int fd);
+
 /* Reads a stream from its beginning.  A cursor holds one decoded chunk at a time. */
 struct opgap_cursor *opgap_cursor_open(const struct opgap_trace *trace, unsigned process, unsigned stream);
 /* Next record or NULL at the end.  The record lives until the next call. */

@@ -334,17 +334,12 @@ static int recover_mapped(struct opgap_arena *arena, const char *ring_path)
   return result;
 }
 
-/* Maps a ring file; its size or 0. */
-static struct opgap_arena *map_ring(const char *path, uint64_t *size)
+static struct opgap_arena *map_ring_fd(int fd, uint64_t *size)
 {
-  int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0)
-    return NULL;
   off_t bytes = lseek(fd, 0, SEEK_END);
   struct opgap_arena *arena = MAP_FAILED;
   if (bytes >= (off_t)OPGAP_ARENA_HEADER_BYTES)
     arena = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  close(fd);
   if (arena == MAP_FAILED)
     return NULL;
   if (opgap_arena_check(arena, (uint64_t)bytes) != NULL) {
@@ -352,6 +347,17 @@ static struct opgap_arena *map_ring(const char *path, uint64_t *size)
     return NULL;
   }
   *size = (uint64_t)bytes;
+  return arena;
+}
+
+/* Maps a ring file; its size or 0. */
+static struct opgap_arena *map_ring(const char *path, uint64_t *size)
+{
+  int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0)
+    return NULL;
+  struct opgap_arena *arena = map_ring_fd(fd, size);
+  close(fd);
   return arena;
 }
 
@@ -372,29 +378,40 @@ static bool ends_with(const char *name, const char *suffix)
   return n >= s && strcmp(name + n - s, suffix) == 0;
 }
 
-/* Recovers path if it is the ring of a dead process whose trace lies in folder; removes it if its trace is gone. */
-static int recover_orphan(const char *path, const char *folder)
+static bool has_trace_file(const struct opgap_arena *arena)
 {
+  return arena->trace_file[0] == '/' && memchr(arena->trace_file, 0, sizeof arena->trace_file) != NULL;
+}
+
+static bool lies_in(const struct opgap_arena *arena, const char *folder)
+{
+  size_t n = strlen(folder);
+  return has_trace_file(arena) && strncmp(arena->trace_file, folder, n) == 0 && arena->trace_file[n] == '/';
+}
+
+/* Recovers path if it is the ring of a dead process whose trace lies in folder; removes it if its trace is gone. */
+static int recover_orphan(const char *path, const char *folder, void *unused)
+{
+  (void)unused;
   uint64_t size;
   struct opgap_arena *arena = map_ring(path, &size);
   if (arena == NULL)
     return 0;
-  size_t n = strlen(folder);
   int result = -1;
-  bool terminated = arena->trace_file[0] == '/' && memchr(arena->trace_file, 0, sizeof arena->trace_file) != NULL;
-  if (terminated && access(arena->trace_file, F_OK) != 0 && errno == ENOENT && !opgap_arena_alive(arena)) {
+  if (has_trace_file(arena) && access(arena->trace_file, F_OK) != 0 && errno == ENOENT && !opgap_arena_alive(arena)) {
     unlink(path);
     munmap(arena, size);
     return 0;
   }
-  if (terminated && strncmp(arena->trace_file, folder, n) == 0 && arena->trace_file[n] == '/' &&
-      !opgap_arena_alive(arena))
+  if (lies_in(arena, folder) && !opgap_arena_alive(arena))
     result = recover_mapped(arena, path);
   munmap(arena, size);
   return result == 0;
 }
 
-int opgap_trace_recover(const char *trace)
+/* Calls visit with the path of every ring where rings of this trace can be; the sum of what it returns. */
+static int each_ring(const char *trace, int (*visit)(const char *path, const char *folder, void *context),
+                     void *context)
 {
   char folder[PATH_MAX];
   if (realpath(trace, folder) == NULL)
@@ -413,9 +430,44 @@ int opgap_trace_recover(const char *trace)
       memcpy(path, places[i], n);
       path[n] = '/';
       strcpy(path + n + 1, entry->d_name);
-      count += recover_orphan(path, folder);
+      count += visit(path, folder, context);
     }
     closedir(directory);
   }
   return count;
+}
+
+int opgap_trace_recover(const char *trace)
+{
+  return each_ring(trace, recover_orphan, NULL);
+}
+
+struct live_visit {
+  void (*visit)(void *context, struct opgap_arena *arena, int fd);
+  void *context;
+};
+
+static int visit_live(const char *path, const char *folder, void *context)
+{
+  const struct live_visit *live = context;
+  uint64_t size;
+  int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW), found = 0;
+  struct opgap_arena *arena = fd >= 0 ? map_ring_fd(fd, &size) : NULL;
+  if (arena != NULL) {
+    if (lies_in(arena, folder) && atomic_load(&arena->end) == OPGAP_ARENA_RUNNING && opgap_arena_alive(arena)) {
+      live->visit(live->context, arena, fd);
+      found = 1;
+    }
+    munmap(arena, size);
+  }
+  if (fd >= 0)
+    close(fd);
+  return found;
+}
+
+int opgap_trace_each_ring(const char *trace, void (*visit)(void *context, struct opgap_arena *arena, int fd),
+                          void *context)
+{
+  struct live_visit live = {visit, context};
+  return each_ring(trace, visit_live, &live);
 }

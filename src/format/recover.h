@@ -21,6 +21,11 @@ int opgap_recover_ring(const char *ring_path);
  * What cannot be written is left alone: opgap_trace_open reads such rings in memory. */
 int opgap_trace_recover(const char *trace);
 
+/* Calls visit for each live process of a trace folder whose ring can be written: its arena, shared with the process, and
+ * a descriptor of the ring file, both until visit returns.  Returns their number. */
+int opgap_trace_each_ring(const char *trace, void (*visit)(void *context, struct opgap_arena *arena, int fd),
+                          void *context);
+
 /* Is the process of an arena alive?  Judged by its start time; a process of another pid namespace cannot be judged and
  * counts as alive. */
 bool opgap_arena_alive(const struct opgap_arena *arena);

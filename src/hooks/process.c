@@ -14,6 +14,7 @@
 #include <stdarg.h>
 
 #include "hooks/bind.h"
+#include "record/control.h"
 #include "record/raw.h"
 
 extern char **environ;
@@ -51,6 +52,8 @@ static pid_t forked(pid_t pid)
 {
   if (pid > 0)
     note_child(BY_FORK, pid, NULL);
+  else if (pid == 0 && opgap_control_mapped())
+    opgap_self();
   return pid;
 }
 

@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <sys/prctl.h>
 
+#include "record/control.h"
 #include "record/raw.h"
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument);
@@ -209,7 +210,7 @@ static uint32_t stop_recording(void)
   static bool said;
   if (opgap_active)
     opgap_notice(&said, "the program gives up its time stamp counter: tracing of it ends here");
-  return __atomic_exchange_n(&opgap_active, 0, __ATOMIC_RELAXED);
+  return opgap_active_halt();
 }
 
 OPGAP_EXPORT int prctl(int option, ...)
@@ -226,8 +227,8 @@ OPGAP_EXPORT int prctl(int option, ...)
   bool stops = (option == PR_SET_SECCOMP && a == SECCOMP_MODE_STRICT) || (option == PR_SET_TSC && a == PR_TSC_SIGSEGV);
   uint32_t active = stops ? stop_recording() : 0;
   int result = opgap_real.prctl(option, a, b, c, d);
-  if (stops && result != 0)
-    opgap_active = active;
+  if (active && result != 0)
+    opgap_active_resume();
   if (option == PR_SET_NAME && result == 0 && opgap_active && opgap_self())
     note_name((const char *)a);
   return result;

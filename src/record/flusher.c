@@ -2,8 +2,8 @@
  *
  * Ordering
  *   F  flusher_sleeps: the flusher stores 1 (seq_cst), then looks at the rings once more, then waits on the futex; a
- *      producer stores write_pos, then exchanges flusher_sleeps with 0 (seq_cst) and wakes it if it was 1.  One of the
- *      two sees the other.
+ *      producer stores write_pos, `opgap start` its switch, then exchanges flusher_sleeps with 0 (seq_cst) and wakes it
+ *      if it was 1.  One of the two sees the other.
  *   G  drain_lock: acquire on entry, release on leaving; the consumer's fields of the arena lie under it.
  */
 #include <pthread.h>
@@ -14,6 +14,7 @@
 #include "format/reader.h"
 #include "format/trace_format.h"
 #include "record/cgroup.h"
+#include "record/control.h"
 #include "record/internal.h"
 #include "record/raw.h"
 #include "record/schedule.h"
@@ -50,7 +51,7 @@ static int own_trace_fd(void)
 static void give_up(const char *what, long error)
 {
   static bool said;
-  opgap_active = 0;
+  opgap_active_halt();
   opgap_state->write_failed = true;
   opgap_state->stopped = what;
   opgap_notice(&said, "cannot write the trace any more (%s, error %d): tracing stops, the program goes on", what,
@@ -207,7 +208,7 @@ void opgap_session_wake(void)
   struct opgap_arena *arena = opgap_state->arena;
   if (arena && atomic_load_explicit(&opgap_state->flusher, memory_order_acquire) &&
       atomic_exchange(&arena->flusher_sleeps, 0)) /* F */
-    opgap_raw_futex_wake(&arena->flusher_sleeps);
+    opgap_raw_futex_wake_shared(&arena->flusher_sleeps);
 }
 
 /* zstd needs some KiB of stack: not on a signal stack, not on a small thread stack. */
@@ -372,6 +373,12 @@ static bool rings_waiting(void)
   return false;
 }
 
+static bool switches_waiting(void)
+{
+  struct opgap_control *control = opgap_arena_control(opgap_state->arena);
+  return atomic_load(&control->switches) != control->switches_written;
+}
+
 static struct opgap_cell *process_cell(void)
 {
   struct opgap_arena *arena = opgap_state->arena;
@@ -435,13 +442,13 @@ static void *flusher_main(void *unused)
     flush_round(cell, &next_sample);
     idle = waiting ? 0 : idle + 1;
     atomic_store(&arena->flusher_sleeps, 1); /* F */
-    if ((rings_waiting() || atomic_load(&opgap_state->flusher) != OPGAP_FLUSHER_RUNS) &&
+    if ((rings_waiting() || switches_waiting() || atomic_load(&opgap_state->flusher) != OPGAP_FLUSHER_RUNS) &&
         atomic_exchange(&arena->flusher_sleeps, 0))
       continue;
     uint64_t patience = opgap_schedule_tick(opgap_clock_ns());
     if (idle <= IDLE_PERIODS && (patience == 0 || patience > PERIOD_NS))
       patience = PERIOD_NS;
-    opgap_raw_futex_wait(&arena->flusher_sleeps, 1, patience);
+    opgap_raw_futex_wait_shared(&arena->flusher_sleeps, 1, patience);
     atomic_store(&arena->flusher_sleeps, 0);
   }
   return NULL;
@@ -488,7 +495,7 @@ void opgap_flusher_stop(void)
   struct opgap_cell *cell = opgap_cell;
   opgap_cell = &opgap_tool_cell;
   if (atomic_exchange(&state->arena->flusher_sleeps, 0)) /* F */
-    opgap_raw_futex_wake(&state->arena->flusher_sleeps);
+    opgap_raw_futex_wake_shared(&state->arena->flusher_sleeps);
   pthread_join(flusher_thread, NULL);
   atomic_store(&state->flusher, OPGAP_FLUSHER_NONE);
   opgap_cell = cell;

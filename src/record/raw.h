@@ -2,7 +2,7 @@
  *
  * Every system call of the tracer goes through here, so this is also the list of what a seccomp filter must allow:
  * openat, close, read, write, fallocate, ftruncate, fstat, mmap, munmap, madvise, futex, gettid, getpid, kill (0),
- * mkdirat, unlinkat, readlinkat, getdents64, statfs, unshare (CLONE_FILES), close_range.
+ * mkdirat, unlinkat, readlinkat, getdents64, statfs, flock, unshare (CLONE_FILES), close_range.
  * Results are the kernel's: -errno on failure.  Any thread, any context.
  */
 #ifndef OPGAP_RECORD_RAW_H
@@ -75,15 +75,29 @@ static inline long opgap_raw_munmap(void *at, size_t size)
 {
   return opgap_raw3(SYS_munmap, (long)at, (long)size, 0);
 }
-/* ns: relative time-out, 0 none.  The futex is shared with no other process. */
-static inline long opgap_raw_futex_wait(void *word, uint32_t value, uint64_t ns)
+/* ns: relative time-out, 0 none. */
+static inline long opgap_raw_futex_wait_op(int operation, void *word, uint32_t value, uint64_t ns)
 {
   long timeout[2] = {(long)(ns / 1000000000u), (long)(ns % 1000000000u)};
-  return opgap_raw6(SYS_futex, (long)word, 128 /* FUTEX_WAIT_PRIVATE */, value, ns ? (long)timeout : 0, 0, 0);
+  return opgap_raw6(SYS_futex, (long)word, operation, value, ns ? (long)timeout : 0, 0, 0);
+}
+/* The futex is shared with no other process. */
+static inline long opgap_raw_futex_wait(void *word, uint32_t value, uint64_t ns)
+{
+  return opgap_raw_futex_wait_op(128 /* FUTEX_WAIT_PRIVATE */, word, value, ns);
 }
 static inline long opgap_raw_futex_wake(void *word)
 {
   return opgap_raw6(SYS_futex, (long)word, 129 /* FUTEX_WAKE_PRIVATE */, 0x7fffffff, 0, 0, 0);
+}
+/* Of the arena: `opgap start` wakes it, too. */
+static inline long opgap_raw_futex_wait_shared(void *word, uint32_t value, uint64_t ns)
+{
+  return opgap_raw_futex_wait_op(0 /* FUTEX_WAIT */, word, value, ns);
+}
+static inline long opgap_raw_futex_wake_shared(void *word)
+{
+  return opgap_raw6(SYS_futex, (long)word, 1 /* FUTEX_WAKE */, 0x7fffffff, 0, 0, 0);
 }
 static inline int opgap_raw_gettid(void)
 {

@@ -1,5 +1,6 @@
 #include "record/schedule.h"
 
+#include "record/control.h"
 #include "record/internal.h"
 
 static uint64_t opens_ns, closes_ns; /* CLOCK_MONOTONIC; 0: no such limit */
@@ -19,7 +20,7 @@ bool opgap_schedule_has(const struct opgap_schedule *schedule, uint64_t step)
 static void apply(void)
 {
   bool on = atomic_load(&time_open) && opgap_schedule_has(&opgap_config.settings.schedule, atomic_load(&steps));
-  __atomic_store_n(&opgap_active, on ? opgap_config.groups : (uint32_t)OPGAP_GROUP_process, __ATOMIC_RELAXED);
+  opgap_active_open(on ? opgap_config.groups : (uint32_t)OPGAP_GROUP_process);
 }
 
 bool opgap_schedule_start(uint32_t groups)

@@ -14,6 +14,7 @@
 
 #include "format/reader.h"
 #include "format/recover.h"
+#include "record/control.h"
 #include "record/internal.h"
 #include "record/raw.h"
 #include "record/schedule.h"
@@ -186,7 +187,7 @@ static void lay_out(struct opgap_arena *arena, uint64_t size)
   arena->size = size;
   arena->names_size = size / 8 < NAMES_BYTES ? (uint32_t)(size / 8) & ~(NAMES_FIRST - 1) : NAMES_BYTES;
   arena->slot_limit = size / 4 < SLOT_LIMIT * OPGAP_SLOT_BYTES ? (uint32_t)(size / 4 / OPGAP_SLOT_BYTES) : SLOT_LIMIT;
-  arena->buckets_offset = OPGAP_ARENA_HEADER_BYTES;
+  arena->buckets_offset = OPGAP_ARENA_HEADER_BYTES + OPGAP_CONTROL_BYTES;
   arena->names_offset = arena->buckets_offset + OPGAP_NAME_BUCKETS * 4;
   arena->slots_offset = arena->names_offset + arena->names_size;
   arena->segments_offset = arena->slots_offset + arena->slot_limit * OPGAP_SLOT_BYTES;
@@ -507,11 +508,13 @@ static bool begin(struct opgap_state *state, bool forked)
   arena->counter_count = opgap_config.counter_count;
   memcpy(arena->counter_events, opgap_config.counter_events, opgap_config.counter_count * sizeof(uint16_t));
   arena->first_anchor = arena->last_anchor = opgap_clock_anchor();
+  opgap_control_offer();
   if (!create_trace_file(arena) || !start_consumer(state))
     return false;
   size_t bytes = describe(description, sizeof description, ppid, forked);
   if (opgap_consumer_begin(state->consumer, description, bytes) < 0)
     return false;
+  opgap_control_attach();
   uint32_t index;
   state->process_stream = opgap_slot_take(OPGAP_STREAM_PROCESS, 0, &index);
   if (state->process_stream)
@@ -528,14 +531,15 @@ bool opgap_session_begin(bool forked)
   uint32_t none = OPGAP_PHASE_NONE;
   if (!atomic_compare_exchange_strong(&state->phase, &none, OPGAP_PHASE_STARTING))
     return false;
+  opgap_control_detach();
   if (forked && opgap_config.settings.children == OPGAP_CHILDREN_NONE) {
-    opgap_active = 0;
+    opgap_active_halt();
     atomic_store(&state->phase, OPGAP_PHASE_FAILED);
     return false;
   }
   if (!begin(state, forked)) {
     static bool said;
-    opgap_active = 0;
+    opgap_active_halt();
     if (state->arena && state->arena->ring_file[0])
       opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)state->arena->ring_file, 0);
     if (state->file_created) /* no file is better than one that cannot be read */
@@ -796,7 +800,7 @@ void opgap_session_end(int exit_status)
     opgap_gpu_end();
   if (opgap_drain_enter(UINT64_C(2000000000))) {
     if (atomic_compare_exchange_strong(&state->phase, &running, OPGAP_PHASE_ENDED)) {
-      opgap_active = 0;
+      opgap_active_halt();
       drain_for_good("clean", exit_status & 0xff, OPGAP_ARENA_CLEAN);
       if (state->arena->ring_file[0])
         opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)state->arena->ring_file, 0);

@@ -22,6 +22,7 @@
 /* Values of the CHOICE settings, in the order of their words in settings.def. */
 enum opgap_stacks { OPGAP_STACKS_OFF, OPGAP_STACKS_PYTHON, OPGAP_STACKS_NATIVE, OPGAP_STACKS_BOTH };
 enum opgap_gpu_detail { OPGAP_GPU_GRAPHS, OPGAP_GPU_NODES, OPGAP_GPU_ALL };
+enum opgap_control_choice { OPGAP_CONTROL_OFF, OPGAP_CONTROL_ON, OPGAP_CONTROL_IDLE };
 enum opgap_children { OPGAP_CHILDREN_ALL, OPGAP_CHILDREN_FORK, OPGAP_CHILDREN_NONE };
 enum opgap_log { OPGAP_LOG_QUIET, OPGAP_LOG_WARN, OPGAP_LOG_INFO };
 
@@ -42,8 +43,8 @@ enum opgap_setting_type {
 };
 
 /* Members: out (char[], "" for the default), hooks (mask of enum opgap_group), alloc_events (bool), min_alloc,
- * min_copy (bytes), stacks (enum opgap_stacks), gpu (enum opgap_gpu_detail), schedule, delay_ns, duration_ns, children
- * (enum opgap_children), buffer, max_size (bytes), log (enum opgap_log), off (bool). */
+ * min_copy (bytes), stacks (enum opgap_stacks), gpu (enum opgap_gpu_detail), schedule, delay_ns, duration_ns, control
+ * (enum opgap_control_choice), children (enum opgap_children), buffer, max_size (bytes), log (enum opgap_log), off (bool). */
 #define OPGAP_MEMBER_PATH(member) char member[OPGAP_SETTING_PATH_MAX];
 #define OPGAP_MEMBER_GROUPS(member) uint32_t member;
 #define OPGAP_MEMBER_CHOICE(member) uint32_t member;

@@ -6,7 +6,6 @@
 #include "record/internal.h"
 #include "record/raw.h"
 
-uint32_t opgap_active;
 struct opgap_cell opgap_tool_cell, opgap_flusher_cell;
 struct opgap_cell *opgap_cells;
 __thread struct opgap_cell *opgap_cell __attribute__((tls_model("initial-exec")));

@@ -1,0 +1,124 @@
+#include "record/control.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "record/clock.h"
+#include "record/internal.h"
+#include "record/raw.h"
+
+/* opgap_active has a page of its own, over which the control page can be mapped.  Pages of 4 KiB only: where they are
+ * larger the mapping fails, and the tool says that the process cannot be switched. */
+static _Alignas(OPGAP_CONTROL_BYTES) char active_page[OPGAP_CONTROL_BYTES];
+extern uint32_t opgap_active __attribute__((alias("active_page")));
+
+static struct opgap_control *control; /* the mapped page, NULL: none */
+static bool halted;
+static uint32_t last_open; /* what the schedule wants */
+
+bool opgap_control_mapped(void)
+{
+  return control != NULL;
+}
+
+static bool map_page(int protection_flags, int fd, long offset)
+{
+  long at = opgap_raw6(SYS_mmap, (long)active_page, OPGAP_CONTROL_BYTES, PROT_READ | PROT_WRITE, protection_flags, fd,
+                       offset);
+  return at == (long)active_page;
+}
+
+void opgap_control_detach(void)
+{
+  if (control == NULL)
+    return;
+  uint32_t active = __atomic_load_n(&opgap_active, __ATOMIC_RELAXED);
+  if (map_page(MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0))
+    __atomic_store_n(&opgap_active, active, __ATOMIC_RELAXED);
+  control = NULL;
+}
+
+/* What processes that start now begin with. */
+static uint32_t wanted_now(void)
+{
+  char path[sizeof opgap_config.folder + 16], word[8];
+  struct opgap_text text = {path, path + sizeof path - 1};
+  opgap_text_string(&text, opgap_config.folder);
+  opgap_text_string(&text, "/" OPGAP_CONTROL_FILE);
+  if (opgap_raw_slurp(path, word, sizeof word) > 0)
+    return word[0] == '1';
+  return opgap_config.settings.control == OPGAP_CONTROL_ON;
+}
+
+/* The tool holds this lock for moments; the program does not wait for one that was stopped meanwhile. */
+static void lock_ring(int fd)
+{
+  static uint32_t nobody;
+  for (int i = 0; i < 100 && opgap_raw3(SYS_flock, fd, 2 | 4 /* LOCK_EX | LOCK_NB */, 0) < 0; i++)
+    opgap_raw_futex_wait(&nobody, 0, 1000000);
+}
+
+void opgap_control_offer(void)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  if (opgap_config.settings.control == OPGAP_CONTROL_OFF || arena->ring_file[0] == 0)
+    return;
+  struct opgap_control *page = opgap_arena_control(arena);
+  page->always = OPGAP_GROUP_process;
+  atomic_store(&page->available, 1);
+}
+
+void opgap_control_attach(void)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  struct opgap_control *page = opgap_arena_control(arena);
+  if (atomic_load(&page->available) == 0)
+    return;
+  int fd = (int)opgap_raw_open(arena->ring_file, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+  if (fd < 0)
+    return;
+  lock_ring(fd);
+  if (map_page(MAP_SHARED | MAP_FIXED, fd, OPGAP_ARENA_HEADER_BYTES)) {
+    control = page;
+    atomic_store(&page->open, last_open); /* a forked child goes on as its schedule says */
+    uint32_t wanted = wanted_now();
+    atomic_store(&page->wanted, wanted);
+    if (!wanted)
+      opgap_control_note(page, opgap_clock_ns(), 0);
+    opgap_control_settle(page);
+  } else {
+    atomic_store(&page->available, 0);
+  }
+  opgap_raw3(SYS_flock, fd, 8 /* LOCK_UN */, 0); /* the mapping keeps the open file, and its lock with it */
+  opgap_raw_close(fd);
+}
+
+void opgap_active_open(uint32_t open)
+{
+  last_open = halted ? 0 : open;
+  if (control == NULL) {
+    __atomic_store_n(&opgap_active, last_open, __ATOMIC_RELAXED);
+    return;
+  }
+  atomic_store(&control->open, last_open);
+  opgap_control_settle(control);
+}
+
+uint32_t opgap_active_halt(void)
+{
+  uint32_t before = __atomic_load_n(&opgap_active, __ATOMIC_RELAXED);
+  halted = true;
+  if (control != NULL) {
+    atomic_store(&control->open, 0);
+    opgap_control_settle(control);
+  } else {
+    __atomic_store_n(&opgap_active, 0, __ATOMIC_RELAXED);
+  }
+  return before;
+}
+
+void opgap_active_resume(void)
+{
+  halted = false;
+  opgap_active_open(last_open);
+}
