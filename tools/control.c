@@ -182,8 +182,10 @@ static int tell(const struct job *job)
     printf("recording %s in %u process%s", what, job->switched, plural(job->switched));
   if (job->already > 0)
     printf("%s%s in %u process%s", job->switched > 0 ? "; " : "recording was ",
-           job->switched > 0 ? "it was so already" : job->on ? "on already" : "off already", job->already,
-           plural(job->already));
+           job->switched > 0 ? "it was so already"
+           : job->on         ? "on already"
+                             : "off already",
+           job->already, plural(job->already));
   if (job->switched + job->already > 0)
     putchar('\n');
   return job->failed > 0 ? OPGAP_EXIT_USAGE : OPGAP_EXIT_DONE;
@@ -265,8 +267,8 @@ static int snapshot(const char *path, const char *wanted)
   int code = OPGAP_EXIT_DONE;
   char *folder = make_folder(path, wanted);
   if (folder == NULL)
-    code = opgap_fail(OPGAP_EXIT_USAGE, "cannot make the folder %s: %s", wanted ? opgap_printable(wanted) : "of the copy",
-                      strerror(errno));
+    code = opgap_fail(OPGAP_EXIT_USAGE, "cannot make the folder %s: %s",
+                      wanted ? opgap_printable(wanted) : "of the copy", strerror(errno));
   unsigned count = opgap_trace_process_count(trace), running = 0;
   for (unsigned i = 0; i < count && code == OPGAP_EXIT_DONE; i++) {
     running += opgap_trace_process(trace, i)->ended == OPGAP_ENDED_RUNNING;

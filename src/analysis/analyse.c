@@ -424,6 +424,7 @@ static void open_process(struct analysis *a, unsigned index)
   const char *alloc = a->source->info(a->source->context, index, "OPGAP_ALLOC");
   p->alloc_events = alloc != NULL && strcmp(alloc, "events") == 0;
   hooks_classify(a, index);
+  windows_open(a, index);
   steps_open(a, index);
 }
 
@@ -500,6 +501,7 @@ static void free_process(struct process *p)
 {
   free(p->names);
   timeline_free_edges(&p->objects);
+  VEC_FREE(&p->off);
   opgap_map_free(&p->pthreads);
   opgap_map_free(&p->live);
   VEC_FREE(&p->samples);
@@ -647,13 +649,37 @@ static void add_limits(struct analysis *a)
         opgap_pool_printf(a->pool, "recorded only the steps of OPGAP_SCHEDULE=%s; sums are of these steps", schedule);
 }
 
-#define LIMITS 3 /* the most that add_limits adds */
+/* What `opgap stop` and OPGAP_CONTROL=idle left out: the process with the longest time off speaks for the others. */
+static void add_stopped(struct analysis *a)
+{
+  struct opgap_summary *s = a->summary;
+  const struct process *longest = NULL;
+  unsigned stopped = 0;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *p = &a->processes[i];
+    if (p->off.count == 0)
+      continue;
+    stopped++;
+    if (longest == NULL || windows_off_ns(p) > windows_off_ns(longest))
+      longest = p;
+  }
+  if (longest != NULL)
+    s->notices[s->notice_count++] = opgap_pool_printf(
+        a->pool,
+        "recording was off for %.3f s of the %.3f s of process %d (opgap start and stop, OPGAP_CONTROL)%s; figures are "
+        "of the rest",
+        (double)windows_off_ns(longest) / 1e9, (double)(longest->end_ns - longest->info->start_ns) / 1e9,
+        longest->info->pid, stopped > 1 ? ", and for a part of others" : "");
+}
+
+#define LIMITS 4 /* the most that add_limits and add_stopped add */
 
 static void list_notices(struct analysis *a)
 {
   struct opgap_summary *s = a->summary;
   s->notices = opgap_pool_alloc(a->pool, (a->notices.count + LIMITS) * sizeof *s->notices);
   add_limits(a);
+  add_stopped(a);
   for (size_t i = 0; i < a->notices.count; i++)
     s->notices[s->notice_count++] = analysis_text(a, a->notices.at[i]);
 }
@@ -674,6 +700,7 @@ static const char *const info_keys[] = {"opgap_version",
                                         "OPGAP_SCHEDULE",
                                         "OPGAP_DELAY",
                                         "OPGAP_DURATION",
+                                        "OPGAP_CONTROL",
                                         "OPGAP_CHILDREN"};
 
 static void list_info(struct analysis *a)

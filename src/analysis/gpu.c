@@ -413,7 +413,8 @@ static void run_activity(struct analysis *a, struct device *d, const struct acti
 {
   if (d->busy_end == 0)
     d->first = activity->start;
-  else if (activity->start > d->busy_end)
+  else if (activity->start > d->busy_end &&
+           !windows_off_within(&a->processes[activity->process], d->busy_end, activity->start))
     add_gap(a, d, activity);
   breakdown_gpu(a, activity->process,
                 activity->class_ == OPGAP_CLASS_COMMUNICATION ? OPGAP_CLASS_KERNEL : (enum opgap_class)activity->class_,

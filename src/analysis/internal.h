@@ -170,8 +170,13 @@ struct memory_sample {
   uint64_t time, rss;
 };
 
+struct interval {
+  uint64_t start, end;
+};
+
 struct process {
   const struct opgap_process_info *info;
+  VEC(struct interval) off; /* when it was stopped from outside (windows.c); ascending, the last may have no end */
   struct hook hooks[OPGAP_MAX_EVENTS];
   struct name_cache *names; /* by name id; grows as names come up */
   uint32_t name_room;
@@ -303,9 +308,6 @@ struct gap_table {
   VEC(struct gap) longest; /* a min-heap by duration */
 };
 
-struct interval {
-  uint64_t start, end;
-};
 struct intervals { /* disjoint, ascending */
   VEC(struct interval) v;
 };
@@ -360,6 +362,11 @@ static inline const char *analysis_text(const struct analysis *a, uint32_t gid)
 {
   return opgap_strings_text(&a->strings, gid);
 }
+/* Reads when a process was not recorded; before any other record is looked at. */
+void windows_open(struct analysis *a, unsigned process);
+bool windows_off_within(const struct process *p, uint64_t start, uint64_t end);
+uint64_t windows_off_ns(const struct process *p);
+
 static inline bool analysis_in_window(const struct analysis *a, uint64_t end_ns)
 {
   return end_ns > a->window_start && end_ns <= a->window_end;

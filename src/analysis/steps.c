@@ -5,7 +5,8 @@
  * batch was fetched or a backward pass ran in between (several optimizers, one step).
  *
  * With OPGAP_SCHEDULE only windows of `active` steps are recorded.  Where a window follows a gap in the recording, the
- * time from the last mark before the gap to the first one after it is no step. */
+ * time from the last mark before the gap to the first one after it is no step; likewise where `opgap stop` and `opgap
+ * start` left a part out. */
 #include "analysis/internal.h"
 
 #include <stdio.h>
@@ -55,7 +56,7 @@ static void push(struct analysis *a, unsigned process, enum step_source source, 
   else
     start = list->last_end;
   list->last_end = end;
-  if (gap)
+  if (gap || windows_off_within(p, start, end))
     return;
   *VEC_PUSH(&list->start) = start;
   *VEC_PUSH(&list->end) = end;

@@ -50,9 +50,9 @@ struct block { /* memory that lives as long as its process */
 struct process {
   struct opgap_process_info info;
   char *path;
-  uint8_t *bytes; /* the mapped file */
+  uint8_t *bytes;       /* the mapped file */
   uint64_t size, sound; /* sound: up to the end of the last sound chunk */
-  uint8_t *tail; /* chunks drained from the process's ring, in memory */
+  uint8_t *tail;        /* chunks drained from the process's ring, in memory */
   size_t tail_size, tail_capacity;
   struct pair *pairs;
   size_t pair_count;
@@ -64,7 +64,7 @@ struct process {
   uint32_t last_sequence, missing_chunks;
   bool end_seen;
   uint64_t shift_ns; /* from its clock to the trace's */
-  bool torn; /* the process wrote to its file while file and ring were read */
+  bool torn;         /* the process wrote to its file while file and ring were read */
   _Atomic(_Atomic(struct name *) *) names[NAME_PAGES];
   _Atomic uint32_t name_limit;
   _Atomic uint64_t invalid;

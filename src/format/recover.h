@@ -21,8 +21,8 @@ int opgap_recover_ring(const char *ring_path);
  * What cannot be written is left alone: opgap_trace_open reads such rings in memory. */
 int opgap_trace_recover(const char *trace);
 
-/* Calls visit for each live process of a trace folder whose ring can be written: its arena, shared with the process, and
- * a descriptor of the ring file, both until visit returns.  Returns their number. */
+/* Calls visit for each live process of a trace folder whose ring can be written: its arena, shared with the process,
+ * and a descriptor of the ring file, both until visit returns.  Returns their number. */
 int opgap_trace_each_ring(const char *trace, void (*visit)(void *context, struct opgap_arena *arena, int fd),
                           void *context);
 

@@ -1,0 +1,237 @@
+"""opgap start, stop and snapshot on running jobs, OPGAP_KEEP: exact counts of what ran while recording was on.
+
+control_test.py OPGAP TRACER PROGRAM CASE
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+OPGAP, TRACER, PROGRAM, CASE = sys.argv[1:5]
+MALLOC_PAIRS = (100, 200, 400, 800)
+
+
+def opgap(*arguments, code=0):
+    """Standard output of a command that must end with this code, and its error output."""
+    done = subprocess.run([OPGAP, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
+    return done.stdout, done.stderr
+
+
+class Job:
+    """The controlled program, traced into t.opgap of a new folder."""
+
+    def __init__(self, folder, pipe="main", **settings):
+        self.pipes = {}
+        self.trace = os.path.join(folder, "t.opgap")
+        self.folder = folder
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("OPGAP_")}
+        environment.update(LD_PRELOAD=TRACER, OPGAP_OUT=self.trace, **settings)
+        self.program = subprocess.Popen([PROGRAM, self.pipe(pipe)], env=environment, stdout=subprocess.PIPE, text=True)
+        self.main = pipe
+
+    def pipe(self, name):
+        path = os.path.join(self.folder, name)
+        if name not in self.pipes:
+            os.mkfifo(path)
+            self.pipes[name] = os.open(path, os.O_RDWR)
+        return path
+
+    def tell(self, command, to=None):
+        os.write(self.pipes[to or self.main], (command + "\n").encode())
+        return self.program.stdout.readline().strip()
+
+    def end(self, *pipes):
+        for name in pipes or (self.main,):
+            assert self.tell("q", name) == "ok"
+        self.program.wait(timeout=30)
+
+
+def records(trace, event):
+    """(pid, line) of each record of an event."""
+    lines = opgap("info", "--records", trace)[0].splitlines()
+    return [(int(line.split()[0]), line) for line in lines if len(line.split()) > 2 and line.split()[2] == event]
+
+
+def malloc_event(trace):
+    for line in opgap("info", "--schema", trace)[0].splitlines():
+        if re.match(r"event \d+ 'malloc' ", line):
+            return int(line.split()[1])
+    raise AssertionError("no malloc in the schema")
+
+
+def mallocs(trace, bytes_each=10):
+    """pid -> pairs of malloc(10): the last totals of each thread."""
+    event, last = malloc_event(trace), {}
+    for line in opgap("info", "--records", trace)[0].splitlines():
+        found = re.match(rf"(\d+) (\d+) counter .* status={event} calls=(\d+) bytes=(\d+)", line)
+        if found:
+            last[found.group(1, 2)] = (int(found.group(3)), int(found.group(4)))
+    sums = {}
+    for (pid, _), (calls, size) in last.items():
+        sums[int(pid)] = sums.get(int(pid), 0) + calls
+        assert size == calls * bytes_each, (pid, calls, size)
+    return sums
+
+
+def switches(trace, pid):
+    return [int(line.rsplit("status=", 1)[1].split()[0]) for at, line in records(trace, "recording") if at == pid]
+
+
+def single_thread(folder):
+    """A program without threads: every switch is seen at once, and what runs in between leaves nothing."""
+    job = Job(folder, OPGAP_CONTROL="idle")
+    job.tell("m 100")
+    assert opgap("start", job.trace)[0] == "recording started in 1 process\n"
+    assert opgap("start", job.trace)[0] == "recording was on already in 1 process\n"
+    job.tell("m 200")
+    assert opgap("stop", job.trace)[0] == "recording stopped in 1 process\n"
+    job.tell("m 400")
+    assert opgap("stop", job.trace)[0] == "recording was off already in 1 process\n"
+    assert opgap("start", job.trace)[0] == "recording started in 1 process\n"
+    job.tell("m 800")
+    pid = job.program.pid
+    assert len(os.listdir(f"/proc/{pid}/task")) == 1, "the control made a thread"
+    job.end()
+    assert mallocs(job.trace) == {pid: 1000}, mallocs(job.trace)
+    assert switches(job.trace, pid) == [0, 1, 0, 1]
+    report = json.loads(opgap("report", "--format", "json", job.trace)[0])
+    notices = [n for n in report["trace"]["notices"] if n.startswith("recording was off for ")]
+    assert len(notices) == 1, report["trace"]["notices"]
+    finished = opgap("start", job.trace, code=2)
+    assert finished == ("", f"opgap: {job.trace}: no process of it runs any more on this machine\n"), finished
+
+
+def on_at_first(folder):
+    """OPGAP_CONTROL=on records from the start."""
+    job = Job(folder, OPGAP_CONTROL="on")
+    job.tell("m 100")
+    opgap("stop", job.trace)
+    job.tell("m 200")
+    job.end()
+    assert mallocs(job.trace) == {job.program.pid: 100}
+    assert switches(job.trace, job.program.pid) == [0]
+
+
+def processes(folder):
+    """Threads, forked and executed children: all switch together; later ones begin as the job is."""
+    job = Job(folder, OPGAP_CONTROL="idle")
+    job.tell("t")
+    forked = int(job.tell(f"f {job.pipe('forked')}"))
+    executed = int(job.tell(f"x {job.pipe('executed')}"))
+    for name in (None, "forked", "executed"):
+        job.tell("m 100", name)
+    assert opgap("start", job.trace)[0] == "recording started in 3 processes\n"
+    late = int(job.tell(f"x {job.pipe('late')}"))
+    grandchild = int(job.tell(f"f {job.pipe('grandchild')}", "forked"))
+    for name in (None, "forked", "executed", "late", "grandchild"):
+        job.tell("m 200", name)
+    assert opgap("stop", job.trace)[0] == "recording stopped in 5 processes\n"
+    for name in (None, "forked", "executed", "late", "grandchild"):
+        job.tell("m 400", name)
+    too_late = int(job.tell(f"x {job.pipe('too late')}"))
+    job.tell("m 800", "too late")
+    pid = job.program.pid
+    job.end("grandchild", "forked", "executed", "late", "too late", "main")
+    counts = mallocs(job.trace)
+    assert counts == {pid: 200, forked: 200, executed: 200, late: 200, grandchild: 200}, counts
+    assert switches(job.trace, too_late) == [0, 0]  # as the fork and as the program executed
+
+
+def orphan(folder):
+    """A child whose parent ended at once, as daemons do it, while nothing was recorded."""
+    job = Job(folder, OPGAP_CONTROL="idle")
+    os.write(job.pipes["main"], f"d {job.pipe('child')}\n".encode())
+    child = int(job.program.stdout.readline())
+    job.program.wait(timeout=30)
+    job.tell("m 100", "child")
+    assert opgap("start", job.trace)[0] == "recording started in 1 process\n"
+    job.tell("m 200", "child")
+    job.end("child")
+    assert mallocs(job.trace) == {child: 200}, mallocs(job.trace)
+
+
+def steps(folder):
+    """Steps do not reach over what was left out; nor do they begin in it."""
+    job = Job(folder, OPGAP_CONTROL="on")
+    job.tell("s 5")
+    opgap("stop", job.trace)
+    job.tell("s 7")
+    opgap("start", job.trace)
+    job.tell("s 4")
+    job.end()
+    report = json.loads(opgap("report", "--format", "json", job.trace)[0])
+    assert len(records(job.trace, "step")) == 9
+    # 5 marks end 5 steps, the first of which began with the program; the first mark after the gap ends none
+    assert report["steps"]["count"] == 8, report["steps"]
+
+
+def not_controlled(folder):
+    """Clear words for what cannot be switched."""
+    job = Job(folder)
+    job.tell("m 100")
+    out, error = opgap("start", job.trace, code=2)
+    assert out == "" and error == (
+        f"opgap: process {job.program.pid} cannot be switched: it was started without OPGAP_CONTROL=on or idle\n"), error
+    job.end()
+    assert mallocs(job.trace) == {job.program.pid: 100}
+    missing = os.path.join(folder, "missing.opgap")
+    assert opgap("stop", missing, code=2) == ("", f"opgap: {missing}: No such file or directory\n")
+    empty = os.path.join(folder, "empty.opgap")
+    os.mkdir(empty)
+    assert opgap("start", empty, code=2) == (
+        "", f"opgap: {empty}: no process files (*.opgt) in this folder: is it an opgap trace?\n")
+    assert os.listdir(empty) == []
+
+
+def switch_count(pid):
+    total = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/status", encoding="ascii") as status:
+            total += sum(int(line.split()[1]) for line in status if "ctxt_switches" in line)
+    return total
+
+
+def quiet(folder):
+    """An idle program with a flusher is not woken while it is stopped, nor while it is started."""
+    job = Job(folder, OPGAP_CONTROL="idle")
+    job.tell("t")
+    for command in ("stop", "start"):
+        opgap(command, job.trace)
+        deadline = time.monotonic() + 20
+        before, after = -1, switch_count(job.program.pid)
+        while before != after:  # the flusher takes some periods of 100 ms to see that nothing happens
+            assert time.monotonic() < deadline, "the program is woken for ever"
+            time.sleep(1)
+            before, after = after, switch_count(job.program.pid)
+    job.end()
+
+
+def snapshots(folder):
+    """A copy of all up to now, of a program that is stopped by a signal and cannot help; the trace goes on."""
+    job = Job(folder)
+    job.tell("t")
+    job.tell("m 100")
+    pid = job.program.pid
+    os.kill(pid, signal.SIGSTOP)
+    copy = os.path.join(folder, "t-snapshot-1.opgap")
+    assert opgap("snapshot", job.trace)[0] == f"1 process, 1 of them running, copied to {copy}\n"
+    os.kill(pid, signal.SIGCONT)
+    job.tell("m 200")
+    other = os.path.join(folder, "other")
+    assert opgap("snapshot", "--out", other, job.trace)[0] == f"1 process, 1 of them running, copied to {other}\n"
+    assert "cannot make the folder" in opgap("snapshot", "--out", other, job.trace, code=2)[1]
+    job.end()
+    assert mallocs(copy) == {pid: 100} and mallocs(other) == {pid: 300} and mallocs(job.trace) == {pid: 300}
+    assert "ended     running" in opgap("info", copy)[0]
+    report = json.loads(opgap("report", "--format", "json", copy)[0])
+    assert report["trace"]["complete"] is True, report["trace"]
+
+
+CASES = {f.__name__: f for f in (single_thread, on_at_first, processes, orphan, steps, not_controlled, quiet, snapshots)}
+with tempfile.TemporaryDirectory(prefix="opgap-control-") as place:
+    CASES[CASE](os.path.realpath(place))
