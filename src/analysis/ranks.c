@@ -40,7 +40,9 @@ struct rank {
   struct opgap_sum_rank *row;
   struct collective *list;
   size_t count;
-  size_t next;                                           /* in list */
+  size_t next; /* in list */
+  uint64_t
+      from_ns; /* start of its first step after warm-up: ranks come to the first collectives when they have started */
   uint64_t parts[OPGAP_CLASS_COUNT + OPGAP_CAUSE_COUNT]; /* ns a step, see part_name */
 };
 
@@ -140,6 +142,7 @@ static void fill_row(struct analysis *a, struct rank *rank)
   row->steps = steps.count - steps.skipped;
   row->step_median_ns = steps.median_ns;
   row->step_p95_ns = steps.p95_ns;
+  rank->from_ns = row->steps > 0 ? a->start_ns + steps.start_ns[steps.skipped] : 0;
   row->data_wait_ns = row->communication_ns = OPGAP_UNKNOWN;
   size_t summed = breakdown_sums(a, rank->process, steps.skipped, classes, waits);
   if (summed == 0)
@@ -278,6 +281,9 @@ static void sum_waits(void *context, struct rank *ranks, size_t count, const str
   struct waits *w = context;
   int64_t last = INT64_MIN, first_end = INT64_MAX, error = 0;
   size_t late = 0;
+  for (size_t r = 0; r < count; r++)
+    if (at[r]->start < ranks[r].from_ns)
+      return;
   for (size_t r = 0; r < count; r++) {
     int64_t offset = w->clocks->at[ranks[r].host].offset;
     int64_t start = (int64_t)at[r]->start - offset, end = (int64_t)at[r]->end - offset;

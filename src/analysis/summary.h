@@ -315,7 +315,7 @@ struct opgap_sum_rank {
   const char *host;
   size_t steps;
   uint64_t step_median_ns, step_p95_ns, data_wait_ns, communication_ns;
-  uint64_t collective_ns;  /* in matched collectives, whole run */
+  uint64_t collective_ns;  /* in matched collectives after warm-up */
   uint64_t waited_ns;      /* of that, until the last rank came */
   uint64_t caused_ns;      /* what the others waited for this one */
   uint64_t last;           /* collectives that it came last to */

@@ -490,7 +490,7 @@ static void ranks(const struct page *p)
   char text[512];
   if (r->count == 0)
     return;
-  heading(p, "Ranks (steps: medians; waits: whole run)");
+  heading(p, "Ranks (without warm-up; steps: medians)");
   size_t more = section_ranks(&table, p->s, p->o);
   finish_table(p, &table, more, "ranks");
   section_straggler(text, sizeof text, r);

@@ -80,11 +80,11 @@ def judge(report, two_hosts):
     rows = ranks["table"]
     check([row["rank"] for row in rows] == [0, 1], "ranks: %r" % rows)
     check(ranks["unmatched"] == 0, "collectives not matched: %r" % ranks)
-    check(ranks["collectives"] >= STEPS, "fewer collectives than steps: %r" % ranks)
+    check(STEPS - 10 <= ranks["collectives"] < STEPS, "one a step after warm-up, not collectives than steps: %r" % ranks)
     late = ranks["straggler"]
     check(late is not None and late["rank"] == 1 and late["part"] == "sleep", "straggler: %r" % late)
-    check(9e6 < late["extra_ns"] < 40e6, "rank 1 sleeps 10 ms a step: %r" % late)
-    check(rows[0]["waited_ns"] == rows[1]["caused_ns"] and rows[0]["waited_ns"] > STEPS * 5e6, "waits: %r" % rows)
+    check(28e6 < late["extra_ns"] < 90e6, "rank 1 sleeps 30 ms a step: %r" % late)
+    check(rows[0]["waited_ns"] == rows[1]["caused_ns"] and rows[0]["waited_ns"] > ranks["collectives"] * 15e6, "waits: %r" % rows)
     check(report["verdict"]["remedies"][0].startswith("Make rank 1 as fast"), "remedies: %r" % report["verdict"])
     if two_hosts:
         # it is one clock in truth; reading both clocks at the start takes up to this long

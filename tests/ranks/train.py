@@ -1,4 +1,4 @@
-"""Data-parallel training over gloo; rank 1 sleeps 10 ms in each of 40 steps."""
+"""Data-parallel training over gloo; rank 1 sleeps 30 ms in each of 40 steps."""
 import time
 
 import torch
@@ -13,7 +13,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(STEPS):
     optimizer.zero_grad()
     if dist.get_rank() == 1:
-        time.sleep(0.01)
+        time.sleep(0.03)
     model(torch.ones(4, 64)).sum().backward()
     optimizer.step()
 dist.destroy_process_group()

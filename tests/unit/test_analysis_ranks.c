@@ -7,6 +7,7 @@
 #include "fake_source.h"
 
 #define STEPS 10u
+#define COUNTED (STEPS - 1) /* the first step is warm-up */
 #define STEP_US 10000u
 
 static unsigned rank_process(int rank, const char *boot_id)
@@ -46,15 +47,15 @@ START_TEST(test_waits_and_straggler)
   struct opgap_summary *s = analyse();
   const struct opgap_sum_ranks *r = &s->ranks;
   ck_assert_uint_eq(r->count, 3);
-  ck_assert_uint_eq(r->collectives, STEPS);
+  ck_assert_uint_eq(r->collectives, COUNTED);
   ck_assert_uint_eq(r->unmatched, 0);
   const uint64_t waits[3] = {6000, 0, 5000}, inside[3] = {7000, 1000, 6000};
   for (int i = 0; i < 3; i++) {
     ck_assert_int_eq(r->rows[i].rank, i);
-    ck_assert_uint_eq(r->rows[i].waited_ns, waits[i] * 1000 * STEPS);
-    ck_assert_uint_eq(r->rows[i].collective_ns, inside[i] * 1000 * STEPS);
-    ck_assert_uint_eq(r->rows[i].last, i == 1 ? STEPS : 0);
-    ck_assert_uint_eq(r->rows[i].caused_ns, i == 1 ? 11000 * 1000 * STEPS : 0);
+    ck_assert_uint_eq(r->rows[i].waited_ns, waits[i] * 1000 * COUNTED);
+    ck_assert_uint_eq(r->rows[i].collective_ns, inside[i] * 1000 * COUNTED);
+    ck_assert_uint_eq(r->rows[i].last, i == 1 ? COUNTED : 0);
+    ck_assert_uint_eq(r->rows[i].caused_ns, i == 1 ? 11000 * 1000 * COUNTED : 0);
     ck_assert_uint_eq(r->rows[i].step_median_ns, STEP_US * 1000);
     ck_assert_int_eq(r->rows[i].clock_offset_ns, 0);
     ck_assert_uint_eq(r->rows[i].clock_error_ns, 0);
@@ -130,6 +131,24 @@ START_TEST(test_groups_do_not_match)
 }
 END_TEST
 
+/* One rank starts half a second late: the first collective takes long, but nobody is slow. */
+START_TEST(test_start_is_left_out)
+{
+  fake_reset();
+  unsigned a = rank_process(0, "a"), b = rank_process(1, "a");
+  fake_range(a, 1, 0, 1000, 501000, "gloo:all_gather");
+  fake_range(b, 1, 0, 500000, 501000, "gloo:all_gather");
+  train(a, 510000, 2000, 5000, 9000);
+  train(b, 510000, 0, 2000, 9000);
+  struct opgap_summary *s = analyse();
+  ck_assert_uint_eq(s->ranks.collectives, COUNTED);
+  ck_assert_uint_eq(s->ranks.straggler, 0);
+  ck_assert_uint_eq(s->ranks.rows[1].waited_ns, 3000 * 1000 * COUNTED);
+  ck_assert_uint_eq(s->ranks.rows[0].waited_ns, 0);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* A broadcast's sender leaves before the others come: it says nothing about waiting or clocks. */
 START_TEST(test_broadcast_is_left_out)
 {
@@ -140,7 +159,7 @@ START_TEST(test_broadcast_is_left_out)
   train(a, 10000, 0, 2000, 9000);
   train(b, 10000, 0, 2000, 9000);
   struct opgap_summary *s = analyse();
-  ck_assert_uint_eq(s->ranks.collectives, STEPS);
+  ck_assert_uint_eq(s->ranks.collectives, COUNTED);
   ck_assert_uint_eq(s->ranks.unmatched, 0);
   ck_assert_uint_eq(s->ranks.rows[0].waited_ns + s->ranks.rows[1].waited_ns, 0);
   opgap_summary_free(s);
@@ -166,6 +185,7 @@ int main(void)
   tcase_add_test(cases, test_no_straggler_when_they_take_turns);
   tcase_add_test(cases, test_clocks_of_hosts);
   tcase_add_test(cases, test_groups_do_not_match);
+  tcase_add_test(cases, test_start_is_left_out);
   tcase_add_test(cases, test_broadcast_is_left_out);
   tcase_add_test(cases, test_one_rank_is_no_table);
   suite_add_tcase(suite, cases);
