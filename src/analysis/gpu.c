@@ -10,6 +10,7 @@
  * rest by blame.c.  A thread that waited for the device when it went idle could not launch ahead, so the launch latency
  * that then shows is that synchronisation's. */
 #include "analysis/demangle.h"
+#include "analysis/gpu_calls.h"
 #include "analysis/gpu_tables.h"
 #include "analysis/internal.h"
 
@@ -54,7 +55,7 @@ struct device {
   size_t heap_count;
   uint64_t first, busy_end, busy_ns;
   uint64_t class_end[OPGAP_CLASS_COUNT], class_ns[OPGAP_CLASS_COUNT], class_count[OPGAP_CLASS_COUNT];
-  uint64_t bytes[3]; /* h2d, d2h, d2d */
+  uint64_t bytes[GPU_DIRECTIONS];
   struct intervals communication, computation;
   uint64_t exposed_ns;
   uint64_t host_wait, kernel_wait, other_wait;
@@ -481,28 +482,9 @@ static void add_row(struct analysis *a, unsigned process, enum opgap_op_kind kin
   row->total_gpu_ns += ns;
 }
 
-/* cudaMemcpyKind-like copy kinds of CUPTI: 1 host to device, 2 device to host, 8 device to device. */
-static const char *copy_name(uint64_t kind)
-{
-  switch (kind) {
-  case 1:
-    return "Memcpy HtoD";
-  case 2:
-    return "Memcpy DtoH";
-  case 8:
-    return "Memcpy DtoD";
-  case 10:
-    return "Memcpy PtoP";
-  default:
-    return "Memcpy";
-  }
-}
-
 static void add_copy_bytes(struct device *d, const struct opgap_record *r)
 {
-  uint64_t kind = r->field[4];
-  unsigned direction = kind == 1 ? 0 : kind == 2 ? 1 : 2;
-  d->bytes[direction] += r->field[0];
+  d->bytes[gpu_direction(r->field[4])] += r->field[0];
 }
 
 static bool is_pageable(uint64_t memory_kind)
@@ -536,7 +518,7 @@ static void add_activity(struct analysis *a, unsigned process, const struct opga
   }
   struct device *d = device_of(a, process, (uint32_t)r->field[1]);
   uint32_t name = kernel ? kernel_name(a, analysis_gid(a, process, r->field[0]))
-                         : analysis_string(a, copy ? copy_name(r->field[4]) : "Memset (Device)");
+                         : analysis_string(a, copy ? gpu_copy_name(r->field[4]) : "Memset (Device)");
   enum opgap_class class_ = copy ? OPGAP_CLASS_MEMCPY : kernel ? OPGAP_CLASS_KERNEL : OPGAP_CLASS_MEMSET;
   if (kernel && is_collective(analysis_text(a, name)))
     class_ = OPGAP_CLASS_COMMUNICATION;
@@ -716,9 +698,9 @@ static void fill(struct analysis *a, struct device *d, struct opgap_sum_gpu *row
       .kernels = d->class_count[OPGAP_CLASS_KERNEL] + d->class_count[OPGAP_CLASS_COMMUNICATION],
       .memcpys = d->class_count[OPGAP_CLASS_MEMCPY],
       .memsets = d->class_count[OPGAP_CLASS_MEMSET],
-      .h2d_bytes = d->bytes[0],
-      .d2h_bytes = d->bytes[1],
-      .d2d_bytes = d->bytes[2],
+      .h2d_bytes = d->bytes[GPU_H2D],
+      .d2h_bytes = d->bytes[GPU_D2H],
+      .d2d_bytes = d->bytes[GPU_D2D],
       .memory_bytes = d->memory_bytes,
       .sm_count = d->sm_count,
       .utilisation = span ? (double)d->busy_ns / (double)span : -1,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/baseline.h"
+#include "analysis/gpu_calls.h"
 #include "analysis/internal.h"
 
 static const struct opgap_metric_info metrics[OPGAP_METRIC_COUNT] = {
@@ -16,10 +17,13 @@ static const struct opgap_metric_info metrics[OPGAP_METRIC_COUNT] = {
     [OPGAP_METRIC_GPU_BUSY] = {"gpu_busy", "kernels and copies", OPGAP_UNIT_NS, false, false},
     [OPGAP_METRIC_OPS] = {"ops", "framework ops and ranges", OPGAP_UNIT_COUNT, true, true},
     [OPGAP_METRIC_LAUNCHES] = {"launches", "kernels and graphs launched", OPGAP_UNIT_COUNT, true, true},
-    [OPGAP_METRIC_KERNELS] = {"kernels", "kernels that ended", OPGAP_UNIT_COUNT, true, false},
+    [OPGAP_METRIC_KERNELS] = {"kernels", "kernels of these", OPGAP_UNIT_COUNT, true, true},
     [OPGAP_METRIC_SYNCS] = {"syncs", "waits for the GPU", OPGAP_UNIT_COUNT, true, true},
     [OPGAP_METRIC_GPU_COPIES] = {"gpu_copies", "copies asked of the GPU", OPGAP_UNIT_COUNT, true, true},
     [OPGAP_METRIC_GPU_COPY_BYTES] = {"gpu_copy_bytes", "bytes of these", OPGAP_UNIT_BYTES, true, true},
+    [OPGAP_METRIC_H2D_BYTES] = {"h2d_bytes", "of these from the host", OPGAP_UNIT_BYTES, true, true},
+    [OPGAP_METRIC_D2H_BYTES] = {"d2h_bytes", "of these to the host", OPGAP_UNIT_BYTES, true, true},
+    [OPGAP_METRIC_D2D_BYTES] = {"d2d_bytes", "of these between devices or inside one", OPGAP_UNIT_BYTES, true, true},
     [OPGAP_METRIC_GPU_ALLOCATIONS] = {"gpu_allocations", "device memory asked of CUDA", OPGAP_UNIT_COUNT, true, true},
     [OPGAP_METRIC_ALLOCATIONS] = {"allocations", "host allocations inside ops", OPGAP_UNIT_COUNT, true, true},
     [OPGAP_METRIC_ALLOC_BYTES] = {"alloc_bytes", "bytes of these", OPGAP_UNIT_BYTES, true, true},
@@ -97,6 +101,8 @@ struct reading {
   uint64_t typical_low, typical_high; /* step times between which a step is typical */
   uint8_t verbs[OPGAP_MAX_EVENTS];
   bool main_thread;
+  uint32_t tid, pthread; /* of the stream being read; pthread: the low half of pthread_self() */
+  struct gpu_calls *calls;
   struct inside levels[257];
   unsigned deepest;
   struct opgap_strings names;
@@ -201,6 +207,55 @@ static bool is_fetch(struct reading *g, uint64_t name_id)
   return strncmp(name, "enumerate(DataLoader)#", 22) == 0;
 }
 
+static bool has(const char *text, const char *part)
+{
+  return strstr(text, part) != NULL;
+}
+
+/* What a CUDA call is counted as; `bytes` of a copy. */
+static void cuda_amounts(const char *name, uint64_t bytes, uint64_t amounts[OPGAP_METRIC_COUNT])
+{
+  if (has(name, "Launch") && !has(name, "HostFunc"))
+    amounts[OPGAP_METRIC_LAUNCHES] = 1;
+  else if (has(name, "Synchronize"))
+    amounts[OPGAP_METRIC_SYNCS] = 1;
+  else if (has(name, "Memcpy")) {
+    amounts[OPGAP_METRIC_GPU_COPIES] = 1;
+    amounts[OPGAP_METRIC_GPU_COPY_BYTES] = bytes;
+  } else if (has(name, "Malloc") || has(name, "MemAlloc") || has(name, "HostAlloc"))
+    amounts[OPGAP_METRIC_GPU_ALLOCATIONS] = 1;
+}
+
+/* A call that CUPTI reported, with what it started: into its step, and into the row of the op around it. */
+static void count_gpu_call(struct reading *g, struct gpu_traced_call *call, struct opgap_row *row)
+{
+  uint64_t amounts[OPGAP_METRIC_COUNT] = {0};
+  size_t step = step_of(g, call->end_ns);
+  call->taken = true;
+  if (step == g->run->steps)
+    return;
+  cuda_amounts(call->name, call->copies_bytes[GPU_H2D] + call->copies_bytes[GPU_D2H] + call->copies_bytes[GPU_D2D],
+               amounts);
+  amounts[OPGAP_METRIC_KERNELS] = call->kernels;
+  amounts[OPGAP_METRIC_H2D_BYTES] = call->copies_bytes[GPU_H2D];
+  amounts[OPGAP_METRIC_D2H_BYTES] = call->copies_bytes[GPU_D2H];
+  amounts[OPGAP_METRIC_D2D_BYTES] = call->copies_bytes[GPU_D2D];
+  for (int m = 0; m < OPGAP_METRIC_COUNT; m++)
+    if (amounts[m] > 0) {
+      row->sum[m] += amounts[m];
+      count(g, step, (enum opgap_metric)m, amounts[m]);
+    }
+}
+
+/* The calls made inside an op and not inside an op in it: those ended before it. */
+static void take_gpu_calls(struct reading *g, const struct opgap_record *r, struct opgap_row *row)
+{
+  size_t first, last = gpu_calls_inside(g->calls, g->tid, g->pthread, r->start_ns, r->end_ns, &first);
+  for (; first < last; first++)
+    if (!gpu_calls_at(g->calls, first)->taken)
+      count_gpu_call(g, gpu_calls_at(g->calls, first), row);
+}
+
 static void add_op(struct reading *g, const struct opgap_record *r)
 {
   uint64_t ns = less(r->end_ns, r->start_ns);
@@ -213,6 +268,7 @@ static void add_op(struct reading *g, const struct opgap_record *r)
   struct opgap_row *row = row_of(g, r->event == OPGAP_EV_RANGE ? ROW_RANGE : ROW_OP, r->field[0]);
   for (int m = 0; m < OPGAP_METRIC_COUNT; m++)
     row->sum[m] += inside.sum[m];
+  take_gpu_calls(g, r, row);
   if (step == g->run->steps)
     return;
   row->calls++;
@@ -244,22 +300,13 @@ static void count_call(struct reading *g, const struct opgap_record *r, size_t s
   add_to(g, level_at(g, r->depth)->sum, step, metric, value);
 }
 
-static bool has(const char *text, const char *part)
-{
-  return strstr(text, part) != NULL;
-}
-
 static void add_cuda(struct reading *g, const char *name, const struct opgap_record *r, size_t step, uint64_t bytes)
 {
-  if (has(name, "Launch") && !has(name, "HostFunc"))
-    count_call(g, r, step, OPGAP_METRIC_LAUNCHES, 1);
-  else if (has(name, "Synchronize"))
-    count_call(g, r, step, OPGAP_METRIC_SYNCS, 1);
-  else if (has(name, "Memcpy")) {
-    count_call(g, r, step, OPGAP_METRIC_GPU_COPIES, 1);
-    count_call(g, r, step, OPGAP_METRIC_GPU_COPY_BYTES, bytes);
-  } else if (has(name, "Malloc") || has(name, "MemAlloc") || has(name, "HostAlloc"))
-    count_call(g, r, step, OPGAP_METRIC_GPU_ALLOCATIONS, 1);
+  uint64_t amounts[OPGAP_METRIC_COUNT] = {0};
+  cuda_amounts(name, bytes, amounts);
+  for (int m = 0; m < OPGAP_METRIC_COUNT; m++)
+    if (amounts[m] > 0)
+      count_call(g, r, step, (enum opgap_metric)m, amounts[m]);
 }
 
 static void add_file_call(struct reading *g, enum verb verb, const struct opgap_record *r, size_t step)
@@ -304,20 +351,35 @@ static void add_call(struct reading *g, const struct opgap_event *event, const s
     add_file_call(g, (enum verb)g->verbs[event->id], r, step);
 }
 
+/* The device's time belongs to the step in which it was spent, the work to the step that asked for it, where that is
+ * known. */
 static void add_activity(struct reading *g, const struct opgap_record *r)
 {
-  size_t step = step_of(g, r->end_ns);
-  if (step == g->run->steps)
-    return;
-  uint64_t ns = less(r->end_ns, r->start_ns);
   bool kernel = r->event == OPGAP_EV_KERNEL;
-  struct opgap_row *row = kernel ? row_of(g, ROW_KERNEL, r->field[0]) : row_by_name(g, ROW_COPY, "memcpy", 6);
+  const struct gpu_traced_call *call = gpu_calls_find(g->calls, r->status);
+  size_t step = step_of(g, r->end_ns), asked = call ? step_of(g, call->end_ns) : step;
+  if (step == g->run->steps && asked == g->run->steps)
+    return;
+  const char *copy = kernel ? "" : gpu_copy_name(r->field[4]);
+  struct opgap_row *row = kernel ? row_of(g, ROW_KERNEL, r->field[0]) : row_by_name(g, ROW_COPY, copy, strlen(copy));
+  if (step < g->run->steps) {
+    uint64_t ns = less(r->end_ns, r->start_ns);
+    add_to(g, row->sum, step, OPGAP_METRIC_GPU_BUSY, ns);
+    count(g, step, OPGAP_METRIC_GPU_BUSY, ns);
+  }
+  if (asked == g->run->steps)
+    return;
   row->calls++;
-  add_to(g, row->sum, step, OPGAP_METRIC_GPU_BUSY, ns);
-  count(g, step, OPGAP_METRIC_GPU_BUSY, ns);
   if (kernel) {
     row->sum[OPGAP_METRIC_KERNELS]++;
-    count(g, step, OPGAP_METRIC_KERNELS, 1);
+    if (call == NULL)
+      count(g, asked, OPGAP_METRIC_KERNELS, 1);
+  } else {
+    static const enum opgap_metric of_direction[GPU_DIRECTIONS] = {
+        [GPU_H2D] = OPGAP_METRIC_H2D_BYTES, [GPU_D2H] = OPGAP_METRIC_D2H_BYTES, [GPU_D2D] = OPGAP_METRIC_D2D_BYTES};
+    row->sum[OPGAP_METRIC_GPU_COPIES]++;
+    row->sum[OPGAP_METRIC_GPU_COPY_BYTES] += r->field[0];
+    row->sum[of_direction[gpu_direction(r->field[4])]] += r->field[0];
   }
 }
 
@@ -327,6 +389,8 @@ static void add_record(struct reading *g, const struct opgap_record *r)
     add_op(g, r);
   } else if (r->event == OPGAP_EV_KERNEL || r->event == OPGAP_EV_GPU_MEMCPY) {
     add_activity(g, r);
+  } else if (r->event == OPGAP_EV_THREAD_START) {
+    g->pthread = (uint32_t)r->field[0];
   } else if (r->event >= OPGAP_FIRST_HOOK) {
     const struct opgap_event *event = g->source->event(g->source->context, g->process, r->event);
     if (event != NULL && event->kind == OPGAP_SPAN && event->flags & OPGAP_EVENT_HOOK)
@@ -334,11 +398,16 @@ static void add_record(struct reading *g, const struct opgap_record *r)
   }
 }
 
+static struct opgap_row *outside_row(struct reading *g)
+{
+  return row_by_name(g, ROW_OUTSIDE, "outside ops", 11);
+}
+
 /* What is in no op. */
 static void end_stream(struct reading *g)
 {
   struct inside rest = take_inside(g, 0);
-  struct opgap_row *row = row_by_name(g, ROW_OUTSIDE, "outside ops", 11);
+  struct opgap_row *row = outside_row(g);
   for (int m = 0; m < OPGAP_METRIC_COUNT; m++)
     row->sum[m] += rest.sum[m] + g->levels[0].sum[m];
   g->levels[0] = (struct inside){0};
@@ -352,10 +421,13 @@ static void read_streams(struct reading *g)
     if (event != NULL && event->flags & OPGAP_EVENT_HOOK)
       g->verbs[id] = (uint8_t)hooks_verb(event);
   }
+  g->calls = gpu_calls_read(g->source, g->process, g->starts[0], g->ends[g->run->steps - 1]);
   for (unsigned s = 0; s < info->stream_count; s++) {
     void *cursor = g->source->cursor_open(g->source->context, g->process, s);
     const struct opgap_record *records;
     size_t left;
+    g->tid = (uint32_t)info->streams[s].tid;
+    g->pthread = 0;
     g->main_thread = info->streams[s].kind == OPGAP_STREAM_THREAD && info->streams[s].tid == info->pid;
     while (cursor != NULL && (left = g->source->cursor_batch(cursor, &records)) > 0)
       for (size_t i = 0; i < left; i++)
@@ -364,6 +436,10 @@ static void read_streams(struct reading *g)
       g->source->cursor_close(cursor);
     end_stream(g);
   }
+  for (size_t i = 0; i < gpu_calls_count(g->calls); i++)
+    if (!gpu_calls_at(g->calls, i)->taken)
+      count_gpu_call(g, gpu_calls_at(g->calls, i), outside_row(g));
+  gpu_calls_free(g->calls);
 }
 
 /* ---- the run as a whole ---- */
@@ -411,7 +487,8 @@ static void drop_unknown(struct reading *g)
     ops = ops || s->ops[i].kind == OPGAP_OP_TORCH || s->ops[i].kind == OPGAP_OP_RANGE;
   static const enum opgap_metric of_cuda[] = {OPGAP_METRIC_LAUNCHES, OPGAP_METRIC_SYNCS, OPGAP_METRIC_GPU_COPIES,
                                               OPGAP_METRIC_GPU_COPY_BYTES, OPGAP_METRIC_GPU_ALLOCATIONS};
-  static const enum opgap_metric of_gpu[] = {OPGAP_METRIC_GPU_BUSY, OPGAP_METRIC_KERNELS};
+  static const enum opgap_metric of_gpu[] = {OPGAP_METRIC_GPU_BUSY, OPGAP_METRIC_KERNELS, OPGAP_METRIC_H2D_BYTES,
+                                             OPGAP_METRIC_D2H_BYTES, OPGAP_METRIC_D2D_BYTES};
   static const enum opgap_metric of_ops[] = {OPGAP_METRIC_OPS, OPGAP_METRIC_ALLOCATIONS, OPGAP_METRIC_ALLOC_BYTES,
                                              OPGAP_METRIC_DATA_WAIT};
   for (size_t i = 0; !cuda && i < sizeof of_cuda / sizeof *of_cuda; i++)
@@ -622,7 +699,7 @@ static void outside_time(struct reading *g)
   uint64_t all = 0;
   for (size_t i = 0; i < g->run->steps; i++)
     all += is_typical(g, i) ? g->run->samples[OPGAP_METRIC_STEP][i] : 0;
-  row_by_name(g, ROW_OUTSIDE, "outside ops", 11)->sum[OPGAP_METRIC_STEP] += less(all, g->main_self_ns);
+  outside_row(g)->sum[OPGAP_METRIC_STEP] += less(all, g->main_self_ns);
 }
 
 static bool row_is_empty(const struct opgap_row *row)

@@ -302,6 +302,46 @@ static void scenario_ranges(void)
   launched = 4 * count;
 }
 
+static unsigned planted(const char *name)
+{
+  const char *value = getenv(name);
+  return value ? (unsigned)atoi(value) : 0;
+}
+
+/* Steps of a training with known work: a batch goes to the device, forward and backward launch two and three kernels,
+ * the loss comes back.  PLANT_LAUNCH, PLANT_COPY, PLANT_SYNC: so many more in each step, in backward, forward, loss. */
+static void scenario_training(void)
+{
+  unsigned more_launches = planted("PLANT_LAUNCH"), more_copies = planted("PLANT_COPY");
+  unsigned more_syncs = planted("PLANT_SYNC");
+  void *device, *batch;
+  float loss;
+  cudaMalloc(&device, 1 << 20);
+  cudaHostAlloc(&batch, 1 << 20, 0);
+  for (unsigned i = 0; i < count; i++) {
+    opgap_range_push("load");
+    cudaMemcpyAsync(device, batch, 1 << 18, cudaMemcpyHostToDevice, NULL);
+    opgap_range_pop();
+    opgap_range_push("forward");
+    for (unsigned k = 0; k < 2; k++)
+      launch_spin(20000, NULL);
+    for (unsigned k = 0; k < more_copies; k++)
+      cudaMemcpyAsync(device, batch, 1 << 12, cudaMemcpyHostToDevice, NULL);
+    opgap_range_pop();
+    opgap_range_push("backward");
+    for (unsigned k = 0; k < 3 + more_launches; k++)
+      launch_spin(20000, NULL);
+    opgap_range_pop();
+    opgap_range_push("loss");
+    cudaMemcpy(&loss, device, sizeof loss, cudaMemcpyDeviceToHost);
+    for (unsigned k = 0; k < more_syncs; k++)
+      cudaStreamSynchronize(NULL);
+    opgap_range_pop();
+    launched += 5 + more_launches;
+    opgap_step();
+  }
+}
+
 /* Many short kernels without waiting: rates and buffers.  Prints what a launch costs its caller. */
 static void scenario_burst(void)
 {
@@ -439,7 +479,7 @@ int main(int argc, char **argv)
       {"graph", scenario_graph},         {"streams", scenario_streams}, {"running", scenario_running},
       {"kill", scenario_kill},           {"burst", scenario_burst},     {"fork", scenario_fork},
       {"ranges", scenario_ranges},       {"check", scenario_check},     {"workers", scenario_workers},
-      {"leave", scenario_leave},         {"devices", scenario_devices},
+      {"leave", scenario_leave},         {"devices", scenario_devices}, {"training", scenario_training},
   };
   if (argc > 2)
     count = (unsigned)strtoul(argv[2], NULL, 10);
