@@ -75,12 +75,14 @@ OPGAP_COLD void *note_alloc(unsigned id, unsigned counter, uint64_t start, void 
   struct opgap_thread *thread = opgap_known_thread();
   if (thread == NULL)
     return block;
-  opgap_count_time(thread, counter, end - start);
   if (block == NULL)
     note_failed(counter, size);
-  if (size >= opgap_settings->min_alloc)
+  if (size >= opgap_settings->min_alloc || end - start > OPGAP_OUTLIER_TICKS) {
     opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(block), block ? size : 0, block ? 0 : ENOMEM);
-  else if (opgap_alloc_threshold == 0)
+    return block;
+  }
+  opgap_count_time(thread, counter, end - start);
+  if (opgap_alloc_threshold == 0)
     note_event(thread, id, end, block, block ? size : 0, block ? 0 : ENOMEM);
   return block;
 }

@@ -61,9 +61,10 @@ OPGAP_COLD void *slow_move(unsigned id, unsigned counter, void *to, const void *
   uint64_t start = opgap_ticks();
   opgap_real.memmove(to, from, size);
   uint64_t end = opgap_ticks();
-  opgap_count_time(thread, counter, end - start);
-  if (size >= opgap_copy_threshold)
+  if (size >= opgap_copy_threshold || end - start > OPGAP_OUTLIER_TICKS)
     opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(to), size, 0);
+  else
+    opgap_count_time(thread, counter, end - start);
   return to;
 }
 
@@ -76,9 +77,10 @@ OPGAP_COLD void *slow_set(void *to, int byte, size_t size)
   uint64_t start = opgap_ticks();
   opgap_real.memset(to, byte, size);
   uint64_t end = opgap_ticks();
-  opgap_count_time(thread, OPGAP_COUNTER_memset, end - start);
-  if (size >= opgap_copy_threshold)
+  if (size >= opgap_copy_threshold || end - start > OPGAP_OUTLIER_TICKS)
     opgap_hook_end_at(thread, OPGAP_HOOK_ID_memset, start, end, OPGAP_ADDRESS(to), size, 0);
+  else
+    opgap_count_time(thread, OPGAP_COUNTER_memset, end - start);
   return to;
 }
 

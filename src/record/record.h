@@ -76,6 +76,9 @@ static inline void opgap_count_failed(struct opgap_thread *thread, unsigned coun
 {
   thread->details[counter].failed++;
 }
+/* A timed call that stands for the others like it.  One that took longer than OPGAP_OUTLIER_TICKS (about 0.1 ms: it was
+ * preempted, or met page faults), and one that is recorded anyway, stands for itself alone: it becomes a record. */
+#define OPGAP_OUTLIER_TICKS (UINT64_C(1) << 18)
 static inline void opgap_count_time(struct opgap_thread *thread, unsigned counter, uint64_t ticks)
 {
   thread->details[counter].timed++;

@@ -12,7 +12,7 @@
  *   --incomplete        the trace may say that a process was killed
  *   --lossy             records may be lost; `lost` says how many
  * Expectations (all processes of the trace together)
- *   EVENT.calls=N .bytes .failed       totals of a counted hook
+ *   EVENT.calls=N .bytes .failed .timed  totals of a counted hook; timed: calls that the estimated time comes from
  *   EVENT.records=N .value .errors     records of an event: how many, the sum of `value`, how many with a status
  *   EVENT.status=N                     the status of the last record with one
  *   EVENT:NAME=N                       how many records of the event have an object (or program, message) named NAME;
@@ -32,7 +32,7 @@
 #include "format/reader.h"
 
 struct totals {
-  uint64_t calls, bytes, failed, records, value, errors;
+  uint64_t calls, bytes, failed, timed, records, value, errors;
   uint32_t status;
 };
 
@@ -92,7 +92,7 @@ static void read_stream(const struct opgap_trace *trace, unsigned process, unsig
     const struct opgap_event *event = opgap_trace_event(trace, process, r->event);
     if (r->event == OPGAP_EV_COUNTER)
       last[r->status % OPGAP_MAX_EVENTS] =
-          (struct totals){.calls = r->field[0], .bytes = r->field[1], .failed = r->field[2]};
+          (struct totals){.calls = r->field[0], .bytes = r->field[1], .failed = r->field[2], .timed = r->field[3]};
     else if (event)
       add_record(counts, event, r);
     if (!print || event == NULL)
@@ -115,6 +115,7 @@ static void read_stream(const struct opgap_trace *trace, unsigned process, unsig
     t->calls += last[i].calls;
     t->bytes += last[i].bytes;
     t->failed += last[i].failed;
+    t->timed += last[i].timed;
   }
 }
 
@@ -278,6 +279,8 @@ static uint64_t metric(struct counts *counts, const char *event, const char *nam
     return t->bytes;
   if (strcmp(name, "failed") == 0)
     return t->failed;
+  if (strcmp(name, "timed") == 0)
+    return t->timed;
   if (strcmp(name, "records") == 0)
     return t->records;
   if (strcmp(name, "value") == 0)
