@@ -232,6 +232,10 @@ static void add_life(struct analysis *a, struct thread *t, const struct opgap_re
   case OPGAP_EV_CHILD:
     add_child(a, t, r);
     break;
+  case OPGAP_EV_EXEC:
+    if (r->status == 0)
+      p->executed = analysis_gid(a, t->process, r->field[0]);
+    break;
   case OPGAP_EV_OPEN_OP:
   case OPGAP_EV_OPEN_CALL:
     add_open(a, t, r);

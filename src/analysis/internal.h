@@ -201,6 +201,7 @@ struct process {
   VEC(struct memory_sample) samples; /* at most SAMPLE_LIMIT */
   uint64_t rss, open_ns, read_bytes, written_bytes, file_ns, first_op_ns;
   uint32_t open_op, open_call;
+  uint32_t executed;     /* gid of the program that it executed last */
   struct opgap_map live; /* (address, 0) -> size in live_bytes units, when every allocation is recorded */
   uint64_t live_bytes, peak_bytes, points;
   bool alloc_events;

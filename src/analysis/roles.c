@@ -270,6 +270,39 @@ static bool trainers_left_out(const struct analysis *a)
   return trainers > 0 && included == 0;
 }
 
+/* The file of the program that a process executed in its place follows the process's own. */
+static bool has_next_image(const struct analysis *a, const struct opgap_process_info *process)
+{
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct opgap_process_info *next = a->processes[i].info;
+    if (next != process && next->pid == process->pid && next->start_ns >= process->end_ns)
+      return true;
+  }
+  return false;
+}
+
+static void list_untraced(struct analysis *a)
+{
+  struct opgap_summary *s = a->summary;
+  s->untraced = opgap_pool_alloc(a->pool, (a->children.count + a->process_count) * sizeof *s->untraced);
+  for (size_t i = 0; i < a->children.count; i++) {
+    if (is_traced(a, a->children.at[i].pid))
+      continue;
+    s->untraced[s->untraced_count] = a->children.at[i];
+    s->untraced[s->untraced_count++].reason = "no trace of it was written: not loaded there (static, setuid, another "
+                                              "environment), ended at once, or excluded by OPGAP_CHILDREN";
+  }
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *p = &a->processes[i];
+    if (p->info->ended == OPGAP_ENDED_EXEC && !has_next_image(a, p->info))
+      s->untraced[s->untraced_count++] = (struct opgap_sum_untraced){
+          .pid = p->info->pid,
+          .command = analysis_text(a, p->executed),
+          .reason = "executed by a traced process, but not loaded there (static, setuid, another environment), or "
+                    "excluded by OPGAP_CHILDREN"};
+  }
+}
+
 void roles_finish(struct analysis *a)
 {
   struct opgap_summary *s = a->summary;
@@ -280,12 +313,5 @@ void roles_finish(struct analysis *a)
     if (a->processes[i].included)
       fill(a, i, &s->processes[s->process_count++]);
   qsort(s->processes, s->process_count, sizeof *s->processes, by_start);
-  s->untraced = opgap_pool_alloc(a->pool, a->children.count * sizeof *s->untraced);
-  for (size_t i = 0; i < a->children.count; i++) {
-    if (is_traced(a, a->children.at[i].pid))
-      continue;
-    s->untraced[s->untraced_count] = a->children.at[i];
-    s->untraced[s->untraced_count++].reason = "no trace of it was written: not loaded there (static, setuid, another "
-                                              "environment), ended at once, or excluded by OPGAP_CHILDREN";
-  }
+  list_untraced(a);
 }

@@ -280,8 +280,10 @@ static bool exec_begin(const char *program)
 static int exec_failed(bool recorded, const char *program)
 {
   int error = errno;
-  if (recorded)
+  if (recorded) {
+    opgap_session_goes_on();
     note_exec(error == EFAULT ? NULL : program, error);
+  }
   errno = error;
   return -1;
 }
@@ -379,6 +381,20 @@ OPGAP_EXPORT int execveat(int dirfd, const char *path, char *const argv[], char 
 }
 
 /* ---- the end ---- */
+
+/* The parent ends inside libc by an _exit that nobody sees. */
+OPGAP_EXPORT int daemon(int stays_here, int keeps_output)
+{
+  if (!OPGAP_BOUND(daemon))
+    return OPGAP_MISSING(int);
+  bool recorded = may_record();
+  if (recorded)
+    opgap_session_flush_end();
+  int result = opgap_real.daemon(stays_here, keeps_output);
+  if (recorded && opgap_session_pid() == opgap_raw_getpid())
+    opgap_session_goes_on();
+  return result;
+}
 
 static int quick_status;
 

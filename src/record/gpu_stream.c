@@ -21,7 +21,8 @@ static struct opgap_cell *gpu_cell(void)
 
 static bool is_span(unsigned event)
 {
-  return event != OPGAP_EV_GPU_MEMORY && event != OPGAP_EV_GPU_POOL && event != OPGAP_EV_GPU_DEVICE && event != OPGAP_EV_GPU_LOST;
+  return event != OPGAP_EV_GPU_MEMORY && event != OPGAP_EV_GPU_POOL && event != OPGAP_EV_GPU_DEVICE &&
+         event != OPGAP_EV_GPU_LOST;
 }
 
 void opgap_gpu_emit(unsigned event, uint32_t status, uint64_t start_ns, uint64_t end_ns, const uint64_t *fields,

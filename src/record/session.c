@@ -773,7 +773,7 @@ static void drain_for_good(const char *how, int status, enum opgap_arena_end end
   atomic_store(&state->arena->end, end);
 }
 
-void opgap_session_flush_exec(void)
+static void flush(const char *how, enum opgap_arena_end end)
 {
   if (atomic_load(&opgap_state->phase) != OPGAP_PHASE_RUNNING || opgap_raw_getpid() != opgap_state->pid)
     return;
@@ -782,10 +782,29 @@ void opgap_session_flush_exec(void)
   if (opgap_gpu_flush)
     opgap_gpu_flush();
   if (opgap_drain_enter(UINT64_C(2000000000))) {
-    drain_for_good("exec", 0, OPGAP_ARENA_EXEC);
+    drain_for_good(how, 0, end);
     opgap_drain_leave();
   }
   opgap_cell = cell;
+}
+
+void opgap_session_flush_exec(void)
+{
+  flush("exec", OPGAP_ARENA_EXEC);
+}
+
+void opgap_session_flush_end(void)
+{
+  flush("clean", OPGAP_ARENA_CLEAN);
+  if (opgap_state->arena && opgap_state->arena->ring_file[0])
+    opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)opgap_state->arena->ring_file, 0);
+}
+
+void opgap_session_goes_on(void)
+{
+  struct opgap_state *state = opgap_state;
+  if (atomic_load(&state->phase) == OPGAP_PHASE_RUNNING && opgap_raw_getpid() == state->pid)
+    atomic_store(&state->arena->end, OPGAP_ARENA_RUNNING);
 }
 
 void opgap_session_end(int exit_status)

@@ -34,6 +34,11 @@ void opgap_vfork_enter(void);
 void opgap_vfork_leave(void);
 /* Drains everything to the trace file.  Before exec (false: the process goes on if exec fails), or at the end. */
 void opgap_session_flush_exec(void);
+/* The same before a function of libc that ends the process without a handler of ours (daemon, in the parent).  The ring
+ * is given up: if the function fails, what comes is still recorded, but would not outlive a kill. */
+void opgap_session_flush_end(void);
+/* After either: the process has not ended. */
+void opgap_session_goes_on(void);
 void opgap_session_end(int exit_status);
 /* The pid as cached at the session's start; differs from getpid() in the child of a vfork. */
 int opgap_session_pid(void);

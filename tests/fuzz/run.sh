@@ -23,7 +23,7 @@ for target in "$@"; do
   }
   grep -E 'DONE|number_of_executed_units|new_units_added|peak_rss' "$work/log"
   # what the corpus does not reach yet, smallest files first; large ones stay out
-  find "$work/$target" -size +7 -delete
+  find "$work/$target" -type f -size +7 -delete
   "$engine" -merge=1 "$corpus" "$work/$target" 2>"$work/log" || {
     tail -n 60 "$work/log"
     exit 1

@@ -144,6 +144,67 @@ static int raw_clone(void)
   return status_of((pid_t)pid) == 6 ? 0 : 1;
 }
 
+/* libc forks and ends the parent by itself; the child is a daemon, with standard output still open */
+static int daemonize(void)
+{
+  mark(7);
+  if (daemon(0, 1) != 0)
+    return 1;
+  mark(11);
+  return 0;
+}
+
+/* the child ends at once, its child is nobody's */
+static int double_fork(void)
+{
+  int ends[2], status;
+  char byte;
+  if (pipe(ends) != 0)
+    return 1;
+  pid_t pid = fork();
+  if (pid == 0) {
+    pid_t parent = getpid();
+    if (fork() == 0) {
+      while (getppid() == parent)
+        usleep(1000);
+      mark(11);
+      exit(0);
+    }
+    _exit(3);
+  }
+  close(ends[1]);
+  status = status_of(pid);
+  return read(ends[0], &byte, 1) == 0 && status == 3 ? 0 : 2; /* the grandchild has ended */
+}
+
+static int many(void)
+{
+  int result = 0;
+  for (int i = 0; i < 1000; i++) {
+    pid_t pid = fork();
+    if (pid == 0) {
+      mark(11);
+      _exit(i % 100);
+    }
+    result += status_of(pid);
+  }
+  return result == 1000 / 100 * (99 * 100 / 2) ? 0 : 1;
+}
+
+/* an environment without us */
+static int empty_environment(void)
+{
+  char *const argv[] = {self, (char *)(uintptr_t) "executed", NULL}, *const none[] = {NULL};
+  pid_t pid = fork();
+  if (pid == 0) {
+    execve(self, argv, none);
+    _exit(8);
+  }
+  if (status_of(pid) != 13)
+    return 1;
+  return posix_spawn(&pid, self, NULL, NULL, argv, none) == 0 && status_of(pid) == 13 ? 0 : 2;
+}
+
 static void on_quick(void)
 {
   mark(5);
@@ -171,6 +232,14 @@ int main(int count, char **arguments)
     return commands();
   if (strcmp(how, "clone") == 0)
     return raw_clone();
+  if (strcmp(how, "daemon") == 0)
+    return daemonize();
+  if (strcmp(how, "double") == 0)
+    return double_fork();
+  if (strcmp(how, "many") == 0)
+    return many();
+  if (strcmp(how, "empty") == 0)
+    return empty_environment();
   mark(7);
   if (strcmp(how, "quick") == 0) {
     at_quick_exit(on_quick);
@@ -182,6 +251,10 @@ int main(int count, char **arguments)
     _Exit(23);
   if (strcmp(how, "abort") == 0)
     abort();
+  if (strcmp(how, "failed") == 0) { /* dies after an exec that was none */
+    execl("/nowhere/at/all", "x", (char *)NULL);
+    raise(SIGKILL);
+  }
   if (strcmp(how, "kill") == 0)
     raise(SIGKILL);
   return 24;

@@ -893,6 +893,29 @@ START_TEST(test_untraced_children)
 }
 END_TEST
 
+/* A program that a process executed in its place has a file of its own, or was not traced. */
+START_TEST(test_untraced_program)
+{
+  fake_record(
+      p, t,
+      (struct opgap_record){
+          .event = OPGAP_EV_EXEC, .start_ns = 2000 * US, .end_ns = 2000 * US, .field = {fake_name(p, "/bin/static")}});
+  fake_info(p)->ended = OPGAP_ENDED_EXEC;
+  fake_info(p)->end_ns = 2000 * US;
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->untraced_count, 1);
+  ck_assert_int_eq(s->untraced[0].pid, fake_info(p)->pid);
+  ck_assert_str_eq(s->untraced[0].command, "/bin/static");
+  opgap_summary_free(s);
+  unsigned next = fake_process(fake_info(p)->pid, 1, "/bin/static");
+  fake_thread(next, fake_info(p)->pid, "static");
+  fake_info(next)->start_ns = fake_info(next)->end_ns = 3000 * US;
+  s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->untraced_count, 0);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* More waits than a table lists, and more records than a ring of history: sums stay exact. */
 START_TEST(test_many_gaps)
 {
@@ -959,6 +982,7 @@ int main(void)
   tcase_add_test(tests, test_process_filter);
   tcase_add_test(tests, test_killed_process_shows_where_it_stood);
   tcase_add_test(tests, test_untraced_children);
+  tcase_add_test(tests, test_untraced_program);
   tcase_add_test(tests, test_many_gaps);
   suite_add_tcase(suite, tests);
   SRunner *runner = srunner_create(suite);
