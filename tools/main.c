@@ -13,6 +13,7 @@ static const struct opgap_command commands[] = {
     {"diff", "several runs side by side, and what changed", opgap_cmd_diff},
     {"gate", "compare runs with a baseline: exit 1 when it got slower, and which op did it", opgap_cmd_gate},
     {"baseline", "make the file that the gate compares with", opgap_cmd_baseline},
+    {"html", "the report as one page to look at, with a timeline", opgap_cmd_html},
     {"info", "what a trace holds, and which functions this build can record", opgap_cmd_info},
     {"doctor", "check whether programs can be traced on this machine", opgap_cmd_doctor},
 };

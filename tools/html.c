@@ -1,0 +1,301 @@
+/* opgap html: a trace as one page to look at. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "analysis/analysis.h"
+#include "analysis/levels.h"
+#include "analysis/pool.h"
+#include "format/recover.h"
+#include "opgap.h"
+#include "output/html/html.h"
+
+#define ROWS 2000u          /* of each table */
+#define GAPS_DETAILED 8u    /* of threads and of devices, the longest */
+#define RUN_SPANS 60000u    /* kept of the whole run */
+#define WINDOW_SPANS 10000u /* of each gap and step */
+#define DETAIL_SPANS 200000u
+#define AROUND_NS 2000000u /* shown before and after a gap, at most the gap's length */
+
+struct request {
+  const char *trace, *output;
+  size_t limit;
+  struct opgap_analysis_options analysis;
+  VEC(struct opgap_window) details;
+};
+
+static void help(void)
+{
+  puts("Usage: opgap html [options] [TRACE]\n"
+       "\n"
+       "Writes a trace as one page that opens from disk in any current browser and loads nothing: verdict, steps,\n"
+       "GPU use, idle gaps, timeline, hot ops, flame graph, memory, files, locks and processes.\n"
+       "TRACE is a folder NAME.opgap or one file of it; without it, the newest NAME.opgap of this folder.\n"
+       "\n"
+       "  -o, --output FILE   where to write; - for the standard output (default: NAME.html in this folder)\n"
+       "  --detail A:B        keep every call between these times since the start, for example 1.5s:1600ms;\n"
+       "                      may be given several times.  The longest gaps, the median step and the p95 step\n"
+       "                      are always kept in full\n"
+       "  --limit N           rows of each table, 0 for all (default: 2000)\n"
+       "  --process WHO       only the process with this pid, or those whose role holds this text (worker 1)\n"
+       "  --steps A:B         only the time of steps A to B, counted from 0\n"
+       "  --min-gap TIME      shortest GPU gap, for example 50us or 1ms (default: 20us)\n"
+       "  --min-thread-gap TIME  shortest gap of a thread (default: 1ms)\n"
+       "  --help              this text\n"
+       "\n"
+       "Exit status: 0 done; 2 wrong usage, unreadable trace, or the page could not be written; 4 written, but bytes\n"
+       "of the trace are damaged or missing.");
+}
+
+enum { OPT_DETAIL = 256, OPT_LIMIT, OPT_PROCESS, OPT_STEPS, OPT_MIN_GAP, OPT_MIN_THREAD_GAP };
+
+static const struct option options[] = {{"output", required_argument, NULL, 'o'},
+                                        {"detail", required_argument, NULL, OPT_DETAIL},
+                                        {"limit", required_argument, NULL, OPT_LIMIT},
+                                        {"process", required_argument, NULL, OPT_PROCESS},
+                                        {"steps", required_argument, NULL, OPT_STEPS},
+                                        {"min-gap", required_argument, NULL, OPT_MIN_GAP},
+                                        {"min-thread-gap", required_argument, NULL, OPT_MIN_THREAD_GAP},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+
+static bool parse_detail(const char *text, struct request *request)
+{
+  char *copy = strdup(text), *colon = copy ? strchr(copy, ':') : NULL;
+  struct opgap_window window = {.label = "--detail", .limit = DETAIL_SPANS};
+  bool good = false;
+  if (colon != NULL) {
+    *colon = '\0';
+    good = opgap_parse_time(copy, &window.from_ns) && opgap_parse_time(colon + 1, &window.to_ns) &&
+           window.from_ns < window.to_ns;
+  }
+  if (good)
+    *VEC_PUSH(&request->details) = window;
+  free(copy);
+  return good;
+}
+
+/* 0, or the exit code of a wrong value. */
+static int set_option(struct request *request, int option, const char *value)
+{
+  struct opgap_analysis_options *analysis = &request->analysis;
+  uint64_t number;
+  switch (option) {
+  case 'o':
+    request->output = value;
+    return 0;
+  case OPT_DETAIL:
+    if (!parse_detail(value, request))
+      return opgap_usage_error("html", "--detail %s: must be A:B, two times such as 1.5s:1600ms", value);
+    return 0;
+  case OPT_LIMIT:
+    if (!opgap_parse_number(value, &number))
+      return opgap_usage_error("html", "--limit %s: must be a number of rows, 0 for all", value);
+    request->limit = number;
+    return 0;
+  case OPT_PROCESS:
+    analysis->process = value;
+    return 0;
+  case OPT_STEPS:
+    analysis->steps_given = opgap_parse_steps(value, &analysis->first_step, &analysis->last_step);
+    if (!analysis->steps_given)
+      return opgap_usage_error("html", "--steps %s: must be A:B, the first and last step, counted from 0", value);
+    return 0;
+  case OPT_MIN_GAP:
+    if (!opgap_parse_time(value, &analysis->gpu_min_gap_ns) || analysis->gpu_min_gap_ns == 0)
+      return opgap_usage_error("html", "--min-gap %s: must be a time such as 50us or 1ms", value);
+    return 0;
+  default:
+    if (!opgap_parse_time(value, &analysis->thread_min_gap_ns) || analysis->thread_min_gap_ns == 0)
+      return opgap_usage_error("html", "--min-thread-gap %s: must be a time such as 50us or 1ms", value);
+    return 0;
+  }
+}
+
+/* -1: go on; else the exit code. */
+static int parse(int argc, char **argv, struct request *request)
+{
+  int option;
+  optind = 0;
+  opterr = 0;
+  while ((option = getopt_long(argc, argv, ":ho:", options, NULL)) != -1) {
+    if (option == 'h') {
+      help();
+      return OPGAP_EXIT_DONE;
+    }
+    if (option == '?')
+      return opgap_usage_error("html", "unknown option %s", argv[optind - 1]);
+    if (option == ':')
+      return opgap_usage_error("html", "%s needs a value", argv[optind - 1]);
+    int code = set_option(request, option, optarg);
+    if (code != 0)
+      return code;
+  }
+  if (optind < argc)
+    request->trace = argv[optind++];
+  if (optind < argc)
+    return opgap_usage_error("html", "one trace at a time: %s is too many", argv[optind]);
+  return -1;
+}
+
+/* ---- what is kept in full ---- */
+
+static void add_gap(struct request *request, const char *label, uint64_t start, uint64_t duration)
+{
+  uint64_t around = duration < AROUND_NS ? duration : AROUND_NS;
+  *VEC_PUSH(&request->details) = (struct opgap_window){.from_ns = start > around ? start - around : 0,
+                                                       .to_ns = start + duration + around,
+                                                       .label = label,
+                                                       .limit = WINDOW_SPANS};
+}
+
+/* The step after warm-up whose duration is nearest. */
+static void add_step(struct request *request, const struct opgap_sum_steps *steps, const char *label, uint64_t duration)
+{
+  size_t nearest = SIZE_MAX;
+  uint64_t best = UINT64_MAX;
+  for (size_t i = steps->skipped; i < steps->count; i++) {
+    uint64_t d = steps->durations_ns[i], off = d > duration ? d - duration : duration - d;
+    if (off < best) {
+      best = off;
+      nearest = i;
+    }
+  }
+  if (nearest == SIZE_MAX)
+    return;
+  *VEC_PUSH(&request->details) = (struct opgap_window){.from_ns = steps->start_ns[nearest],
+                                                       .to_ns = steps->start_ns[nearest] + steps->durations_ns[nearest],
+                                                       .label = label,
+                                                       .limit = WINDOW_SPANS};
+}
+
+static void choose_windows(struct request *request, const struct opgap_summary *summary)
+{
+  const struct opgap_sum_gaps *gaps = &summary->gaps;
+  add_step(request, &summary->steps, "median step", summary->steps.median_ns);
+  add_step(request, &summary->steps, "p95 step", summary->steps.p95_ns);
+  for (size_t i = 0; i < gaps->gpu_listed && i < GAPS_DETAILED; i++)
+    add_gap(request, "GPU gap", gaps->gpus[i].start_ns, gaps->gpus[i].duration_ns);
+  for (size_t i = 0; i < gaps->thread_listed && i < GAPS_DETAILED; i++)
+    add_gap(request, "thread gap", gaps->threads[i].start_ns, gaps->threads[i].duration_ns);
+}
+
+/* ---- writing ---- */
+
+static char *output_path(const struct request *request)
+{
+  if (request->output != NULL)
+    return strdup(request->output);
+  size_t length = strlen(request->trace);
+  while (length > 1 && request->trace[length - 1] == '/')
+    length--;
+  const char *end = request->trace + length, *name = end;
+  while (name > request->trace && name[-1] != '/')
+    name--;
+  if (end - name > 6 && strncmp(end - 6, ".opgap", 6) == 0)
+    end -= 6;
+  char *path;
+  return asprintf(&path, "%.*s.html", (int)(end - name), name) < 0 ? NULL : path;
+}
+
+/* Under another name first, so that a failure leaves no half page and an older one as it was.  What is no plain file
+ * (a pipe, a terminal) is written as it is. */
+static bool write_page(const struct opgap_html *html, const char *path)
+{
+  struct stat info;
+  bool plain = stat(path, &info) != 0 || S_ISREG(info.st_mode);
+  char *name;
+  if (asprintf(&name, plain ? "%s.%ld.tmp" : "%s", path, (long)getpid()) < 0)
+    return false;
+  FILE *file = fopen(name, "w");
+  bool good = file != NULL;
+  if (good) {
+    opgap_output_html(html, file);
+    good = !ferror(file);
+    int error = errno;
+    good = fclose(file) == 0 && good;
+    if (good && plain)
+      good = rename(name, path) == 0;
+    else if (!good && errno == 0)
+      errno = error;
+    if (!good && plain) {
+      error = errno;
+      unlink(name);
+      errno = error;
+    }
+  }
+  free(name);
+  return good;
+}
+
+static int write_html(struct opgap_source *source, struct request *request, struct opgap_summary *summary)
+{
+  struct opgap_progress progress;
+  choose_windows(request, summary);
+  opgap_progress_begin(&progress, "drawing the timeline");
+  struct opgap_spans *spans = opgap_spans_open(source, summary, NULL);
+  struct opgap_levels *levels = opgap_levels_make(spans, summary, request->details.at, request->details.count,
+                                                  RUN_SPANS, opgap_progress_show, &progress);
+  opgap_progress_end(&progress);
+  struct opgap_html html = {.summary = summary, .levels = levels, .limit = request->limit};
+  char *path = output_path(request);
+  int code = summary->complete ? OPGAP_EXIT_DONE : OPGAP_EXIT_DAMAGED;
+  if (path == NULL)
+    code = opgap_fail(OPGAP_EXIT_USAGE, "out of memory");
+  else if (strcmp(path, "-") == 0)
+    opgap_output_html(&html, stdout); /* main sees to errors */
+  else if (!write_page(&html, path))
+    code = opgap_fail(OPGAP_EXIT_USAGE, "cannot write %s: %s", opgap_printable(path), strerror(errno));
+  else
+    printf("wrote %s\n", opgap_printable(path));
+  free(path);
+  opgap_levels_free(levels);
+  opgap_spans_close(spans);
+  return code;
+}
+
+static int html(struct opgap_trace *trace, struct request *request)
+{
+  char error[1024] = "";
+  struct opgap_progress progress;
+  struct opgap_source source = opgap_source_of_trace(trace, request->trace);
+  opgap_progress_begin(&progress, "reading the trace");
+  request->analysis.progress = opgap_progress_show;
+  request->analysis.progress_context = &progress;
+  request->analysis.flame = true;
+  struct opgap_summary *summary = opgap_analyse(&source, &request->analysis, error, sizeof error);
+  opgap_progress_end(&progress);
+  if (summary == NULL)
+    return opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
+  int code = write_html(&source, request, summary);
+  opgap_summary_free(summary);
+  return code;
+}
+
+int opgap_cmd_html(int argc, char **argv)
+{
+  struct request request = {.limit = ROWS};
+  char error[1024] = "", *newest = NULL;
+  int code = parse(argc, argv, &request);
+  if (code < 0) {
+    if (request.trace == NULL)
+      request.trace = newest = opgap_newest_trace(".");
+    if (request.trace == NULL) {
+      code =
+          opgap_fail(OPGAP_EXIT_USAGE, "there is no trace (NAME.opgap) in this folder: give its path, or make one with "
+                                       "opgap record -- PROGRAM");
+    } else {
+      opgap_trace_recover(request.trace);
+      struct opgap_trace *trace = opgap_trace_open(request.trace, error, sizeof error);
+      code = trace == NULL ? opgap_fail(OPGAP_EXIT_USAGE, "%s", error) : html(trace, &request);
+      opgap_trace_close(trace);
+    }
+  }
+  VEC_FREE(&request.details);
+  free(newest);
+  return code;
+}
