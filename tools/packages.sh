@@ -61,7 +61,7 @@ install_packages()
 }
 
 # What a build needs.
-BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkg-config libzstd-dev libjansson-dev help2man"
+BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkg-config libzstd-dev libjansson-dev zlib1g-dev help2man"
 
 # Where large downloads are kept, once a machine.
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/opgap

@@ -10,6 +10,7 @@
 ASSET(page, "src/output/html/page.html")
 ASSET(style, "src/output/html/style.css")
 ASSET(d3, "third_party/d3/d3.min.js")
+ASSET(licence, "third_party/d3/LICENSE")
 ASSET(decode, "src/output/html/decode.js")
 ASSET(format, "src/output/html/format.js")
 ASSET(charts, "src/output/html/charts.js")

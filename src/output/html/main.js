@@ -286,9 +286,7 @@
     return [el("div", { class: "details" }, el("dl", {}, [["Page made by", `opgap ${data.version}`], ...cut, ...Object.entries(info)]
       .map(([key, value]) => [el("dt", {}, opgap.name(key)), el("dd", {}, opgap.name(value))]))),
       el("details", { class: "about" }, el("summary", {}, "Licence of the charting library"),
-        note("Charts are drawn with D3 5.16.0, copyright 2010-2017 Mike Bostock, under the BSD 3-clause licence: redistribution and use in " +
-          "source and binary forms, with or without modification, are permitted provided that the copyright notice, the conditions and the " +
-          "disclaimer are kept; the author's name may not be used to endorse derived products; provided as is, without any warranty."))];
+        el("pre", {}, document.getElementById("licence").textContent))];
   }
 
   /* ---- the page ---- */

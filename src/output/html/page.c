@@ -13,6 +13,7 @@
 ASSET(page);
 ASSET(style);
 ASSET(d3);
+ASSET(licence);
 ASSET(decode);
 ASSET(format);
 ASSET(charts);
@@ -114,6 +115,8 @@ void opgap_output_html(const struct opgap_html *html, FILE *file)
   PUT_ASSET(style, file);
   page = put_until(page, "DATA", file);
   put_data(&data, file);
+  page = put_until(page, "LICENCE", file);
+  PUT_ASSET(licence, file);
   page = put_until(page, "/*SCRIPT*/", file);
   put_scripts(file);
   put(page, opgap_asset_page_end, file);

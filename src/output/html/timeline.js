@@ -28,6 +28,8 @@
       if (track.kind === "gpu")
         return `GPU ${track.device} stream ${track.stream}`;
       const process = processes[track.process];
+      if (track.tid === 0)
+        return "waits for the GPU";
       const what = track.tid === process.pid ? "main thread" : `${track.name || "thread"} ${track.tid}`;
       return track.kind === "ranges" ? `${what}: ranges` : what;
     }
