@@ -12,17 +12,21 @@
  *
  * Why the last one is late is told by comparing where the ranks' own step time goes (breakdown.c): the part in which
  * the straggler exceeds the median of the others by most. */
-#include "analysis/internal.h"
+#include "analysis/ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/internal.h"
+
 #define COLLECTIVES_MOST 65536u /* kept of each rank; later ones are counted only */
 #define COLLECTIVES_LEAST 5u    /* matched, for naming a straggler */
 
+/* ---- collecting, while records are read ---- */
+
 struct collective {
   uint64_t start, end;
-  uint32_t name, ordinal; /* ordinal: set when all are known */
+  uint32_t name;
 };
 
 struct rank_state {
@@ -34,31 +38,13 @@ struct ranks_state {
   struct rank_state *at; /* by process */
 };
 
-/* One rank while its row is made. */
-struct rank {
-  unsigned process, host; /* host: index of its clock */
-  struct opgap_sum_rank *row;
-  struct collective *list;
-  size_t count;
-  size_t next; /* in list */
-  uint64_t
-      from_ns; /* start of its first step after warm-up: ranks come to the first collectives when they have started */
-  uint64_t parts[OPGAP_CLASS_COUNT + OPGAP_CAUSE_COUNT]; /* ns a step, see part_name */
-};
-
-struct clock_of_host {
-  const char *boot_id;
-  int64_t low, high, offset; /* bounds of (its clock - first host's clock) */
-  bool bounded;
-};
-
 /* c10d:: ops only hand the work to the backend, whose own range or kernel is the collective. */
 static bool is_synchronising(const char *name)
 {
   if (strncmp(name, "c10d::", 6) == 0)
     return false;
-  static const char *const words[] = {"all_reduce", "allreduce", "all_gather", "allgather",     "reduce_scatter",
-                                      "all_to_all", "alltoall",  "barrier",    "reducescatter", "_allgather_base"};
+  static const char *const words[] = {"all_reduce", "allreduce", "all_gather", "allgather",    "reduce_scatter",
+                                      "all_to_all", "alltoall",  "barrier",    "reducescatter"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (strcasestr(name, words[i]) != NULL)
       return true;
@@ -79,7 +65,7 @@ void ranks_collective(struct analysis *a, unsigned process, uint32_t name, bool 
     return;
   }
   struct collective *c = gpu ? VEC_PUSH(&r->gpu) : VEC_PUSH(&r->host);
-  *c = (struct collective){start, end, name, 0};
+  *c = (struct collective){start, end, name};
 }
 
 void ranks_close(struct analysis *a)
@@ -96,22 +82,6 @@ void ranks_close(struct analysis *a)
 
 /* ---- the ranks of a trace ---- */
 
-static int by_name_and_start(const void *left, const void *right)
-{
-  const struct collective *l = left, *r = right;
-  if (l->name != r->name)
-    return l->name < r->name ? -1 : 1;
-  return l->start < r->start ? -1 : l->start > r->start;
-}
-
-static int by_rank(const void *left, const void *right)
-{
-  const struct rank *l = left, *r = right;
-  if (l->row->rank != r->row->rank)
-    return l->row->rank < r->row->rank ? -1 : 1;
-  return l->row->pid < r->row->pid ? -1 : l->row->pid > r->row->pid;
-}
-
 /* A process that communicates, or trains with a rank. */
 static bool is_rank(const struct analysis *a, unsigned process)
 {
@@ -122,196 +92,263 @@ static bool is_rank(const struct analysis *a, unsigned process)
   return talks || (p->info->rank >= 0 && p->role == OPGAP_ROLE_TRAINER);
 }
 
-static void number_collectives(struct rank *rank)
+static void fill_steps(struct analysis *a, unsigned process, struct opgap_sum_rank *row)
 {
-  if (rank->count > 0)
-    qsort(rank->list, rank->count, sizeof *rank->list, by_name_and_start);
-  for (size_t i = 1; i < rank->count; i++)
-    rank->list[i].ordinal = rank->list[i].name == rank->list[i - 1].name ? rank->list[i - 1].ordinal + 1 : 0;
-}
-
-static void fill_row(struct analysis *a, struct rank *rank)
-{
-  const struct process *p = &a->processes[rank->process];
-  struct opgap_sum_rank *row = rank->row;
   uint64_t classes[OPGAP_CLASS_COUNT] = {0}, waits[OPGAP_CAUSE_COUNT] = {0};
   struct opgap_sum_steps steps = {0};
-  *row = (struct opgap_sum_rank){
-      .rank = p->info->rank, .pid = p->info->pid, .host = opgap_pool_string(a->pool, p->info->host)};
-  steps_list(a, steps_source(p) == STEPS_SOURCES ? UINT32_MAX : rank->process, &steps);
+  steps_list(a, steps_source(&a->processes[process]) == STEPS_SOURCES ? UINT32_MAX : process, &steps);
   row->steps = steps.count - steps.skipped;
   row->step_median_ns = steps.median_ns;
   row->step_p95_ns = steps.p95_ns;
-  rank->from_ns = row->steps > 0 ? a->start_ns + steps.start_ns[steps.skipped] : 0;
+  row->from_ns = row->steps > 0 ? steps.start_ns[steps.skipped] : 0;
   row->data_wait_ns = row->communication_ns = OPGAP_UNKNOWN;
-  size_t summed = breakdown_sums(a, rank->process, steps.skipped, classes, waits);
+  size_t summed = breakdown_sums(a, process, steps.skipped, classes, waits);
   if (summed == 0)
     return;
   row->data_wait_ns = classes[OPGAP_CLASS_DATALOADER] / summed;
   row->communication_ns = classes[OPGAP_CLASS_COMMUNICATION] / summed;
   for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
-    rank->parts[OPGAP_CLASS_COUNT + c] = waits[c] / summed;
+    row->part_ns[OPGAP_CLASS_COUNT + c] = waits[c] / summed;
     classes[OPGAP_CLASS_OTHER] -= waits[c]; /* the program's own code remains */
   }
   for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
-    rank->parts[c] = classes[c] / summed;
-  rank->parts[OPGAP_CLASS_COMMUNICATION] = 0; /* the effect, not the cause */
-  rank->parts[OPGAP_CLASS_COUNT + OPGAP_CAUSE_COMMUNICATION] = 0;
+    row->part_ns[c] = classes[c] / summed;
+  row->part_ns[OPGAP_CLASS_COMMUNICATION] = 0;
+  row->part_ns[OPGAP_CLASS_COUNT + OPGAP_CAUSE_COMMUNICATION] = 0;
 }
 
-static size_t find_ranks(struct analysis *a, struct rank *ranks, struct opgap_sum_rank *rows)
+static uint64_t from_start(const struct analysis *a, uint64_t time)
 {
-  size_t count = 0;
+  return time > a->start_ns ? time - a->start_ns : 0;
+}
+
+static void fill_collectives(struct analysis *a, unsigned process, struct opgap_sum_rank *row)
+{
+  if (a->ranks == NULL)
+    return;
+  const struct rank_state *r = &a->ranks->at[process];
+  const struct collective *list = r->gpu.count > 0 ? r->gpu.at : r->host.at;
+  row->collective_count = r->gpu.count > 0 ? r->gpu.count : r->host.count;
+  row->collectives_left_out = r->left_out;
+  row->collectives = opgap_pool_alloc(a->pool, row->collective_count * sizeof *row->collectives);
+  for (size_t i = 0; i < row->collective_count; i++)
+    row->collectives[i] = (struct opgap_sum_collective){analysis_text(a, list[i].name), from_start(a, list[i].start),
+                                                        from_start(a, list[i].end)};
+}
+
+void ranks_finish(struct analysis *a)
+{
+  struct opgap_sum_ranks *ranks = &a->summary->ranks;
+  ranks->rows = opgap_pool_alloc(a->pool, a->process_count * sizeof *ranks->rows);
   for (unsigned i = 0; i < a->process_count; i++) {
     if (!is_rank(a, i))
       continue;
-    struct rank *rank = &ranks[count];
-    *rank = (struct rank){.process = i, .row = &rows[count]};
-    if (a->ranks != NULL) {
-      struct rank_state *r = &a->ranks->at[i];
-      bool gpu = r->gpu.count > 0;
-      rank->list = gpu ? r->gpu.at : r->host.at;
-      rank->count = gpu ? r->gpu.count : r->host.count;
-    }
-    fill_row(a, rank);
-    number_collectives(rank);
-    count++;
+    const struct opgap_process_info *info = a->processes[i].info;
+    struct opgap_sum_rank *row = &ranks->rows[ranks->count++];
+    *row = (struct opgap_sum_rank){.rank = info->rank,
+                                   .pid = info->pid,
+                                   .host = opgap_pool_string(a->pool, info->host),
+                                   .boot_id = opgap_pool_string(a->pool, info->boot_id)};
+    fill_steps(a, i, row);
+    fill_collectives(a, i, row);
+    for (int c = 0; c < OPGAP_CAUSE_COUNT; c++)
+      row->detail[c] = gaps_detail(a, i, (enum opgap_cause)c);
   }
-  return count;
+  opgap_ranks_compare(ranks);
 }
 
-/* ---- matching ---- */
+/* ---- comparing: matching ---- */
 
-/* Calls visit for each collective that every rank has: at[r] is rank r's.  Returns how many were not everywhere. */
-static uint64_t match(struct rank *ranks, size_t count, void *context,
-                      void (*visit)(void *context, struct rank *ranks, size_t count, const struct collective **at))
+struct rank { /* of the comparison */
+  struct opgap_sum_rank *row;
+  unsigned host; /* index of its clock */
+  struct item {
+    const struct opgap_sum_collective *collective;
+    uint32_t ordinal; /* among those of its name */
+  } * items;
+  size_t next;
+};
+
+struct clock_of_host {
+  const char *boot_id;
+  int64_t low, high, offset; /* bounds of (its clock - first host's clock) */
+  bool bounded;
+};
+
+struct comparing {
+  struct opgap_sum_ranks *sum;
+  struct rank *ranks;
+  struct clock_of_host *clocks;
+  unsigned clock_count;
+  const struct opgap_sum_collective **at; /* one collective, by rank */
+};
+
+static int by_name_and_start(const void *left, const void *right)
 {
-  const struct collective **at = opgap_xcalloc(count, sizeof *at);
+  const struct opgap_sum_collective *l = ((const struct item *)left)->collective;
+  const struct opgap_sum_collective *r = ((const struct item *)right)->collective;
+  int order = strcmp(l->name, r->name);
+  return order ? order : l->start_ns < r->start_ns ? -1 : l->start_ns > r->start_ns;
+}
+
+static int by_rank(const void *left, const void *right)
+{
+  const struct opgap_sum_rank *l = left, *r = right;
+  if (l->rank != r->rank)
+    return l->rank < r->rank ? -1 : 1;
+  return l->pid < r->pid ? -1 : l->pid > r->pid;
+}
+
+static void number_collectives(struct rank *rank)
+{
+  size_t count = rank->row->collective_count;
+  rank->items = opgap_xcalloc(count + 1, sizeof *rank->items);
+  for (size_t i = 0; i < count; i++)
+    rank->items[i].collective = &rank->row->collectives[i];
+  if (count > 0)
+    qsort(rank->items, count, sizeof *rank->items, by_name_and_start);
+  for (size_t i = 1; i < count; i++) {
+    bool same = strcmp(rank->items[i].collective->name, rank->items[i - 1].collective->name) == 0;
+    rank->items[i].ordinal = same ? rank->items[i - 1].ordinal + 1 : 0;
+  }
+}
+
+static int item_order(const struct item *left, const struct item *right)
+{
+  int order = strcmp(left->collective->name, right->collective->name);
+  return order ? order : left->ordinal < right->ordinal ? -1 : left->ordinal > right->ordinal;
+}
+
+static const struct item *next_item(const struct rank *rank)
+{
+  return rank->next < rank->row->collective_count ? &rank->items[rank->next] : NULL;
+}
+
+/* Calls visit for each collective that every rank has (k->at).  Returns how many were not everywhere. */
+static uint64_t match(struct comparing *k, void (*visit)(struct comparing *k))
+{
+  size_t count = k->sum->count;
   uint64_t alone = 0;
   for (size_t r = 0; r < count; r++)
-    ranks[r].next = 0;
+    k->ranks[r].next = 0;
   for (;;) {
-    const struct collective *least = NULL;
+    const struct item *least = NULL;
     for (size_t r = 0; r < count; r++) {
-      const struct collective *c = ranks[r].next < ranks[r].count ? &ranks[r].list[ranks[r].next] : NULL;
-      if (c != NULL &&
-          (least == NULL || c->name < least->name || (c->name == least->name && c->ordinal < least->ordinal)))
-        least = c;
+      const struct item *item = next_item(&k->ranks[r]);
+      if (item != NULL && (least == NULL || item_order(item, least) < 0))
+        least = item;
     }
     if (least == NULL)
-      break;
+      return alone;
     size_t have = 0;
     for (size_t r = 0; r < count; r++) {
-      const struct collective *c = ranks[r].next < ranks[r].count ? &ranks[r].list[ranks[r].next] : NULL;
-      bool same = c != NULL && c->name == least->name && c->ordinal == least->ordinal;
-      at[r] = same ? c : NULL;
-      have += same;
-      ranks[r].next += same;
+      const struct item *item = next_item(&k->ranks[r]);
+      if (item == NULL || item_order(item, least) != 0)
+        continue;
+      k->at[r] = item->collective;
+      k->ranks[r].next++;
+      have++;
     }
     if (have == count)
-      visit(context, ranks, count, at);
+      visit(k);
     else
       alone++;
   }
-  free(at);
-  return alone;
 }
 
-struct clocks {
-  struct clock_of_host *at;
-  size_t count;
-};
-
-static void assign_hosts(struct analysis *a, struct rank *ranks, size_t count, struct clocks *clocks)
+static void assign_hosts(struct comparing *k)
 {
-  clocks->at = opgap_xcalloc(count, sizeof *clocks->at);
-  for (size_t r = 0; r < count; r++) {
-    const char *boot_id = a->processes[ranks[r].process].info->boot_id;
-    size_t h = 0;
-    while (h < clocks->count && strcmp(clocks->at[h].boot_id, boot_id) != 0)
+  for (size_t r = 0; r < k->sum->count; r++) {
+    const char *boot_id = k->sum->rows[r].boot_id;
+    unsigned h = 0;
+    while (h < k->clock_count && strcmp(k->clocks[h].boot_id, boot_id) != 0)
       h++;
-    if (h == clocks->count)
-      clocks->at[clocks->count++] = (struct clock_of_host){boot_id, INT64_MIN, INT64_MAX, 0, false};
-    ranks[r].host = (unsigned)h;
+    if (h == k->clock_count)
+      k->clocks[k->clock_count++] = (struct clock_of_host){boot_id, INT64_MIN, INT64_MAX, 0, false};
+    k->ranks[r].host = h;
   }
 }
 
-/* The last arrival and the first departure of each host bound the differences of clocks. */
-static void bound_clocks(void *context, struct rank *ranks, size_t count, const struct collective **at)
+/* The last arrival and the first departure on the first host bound the other clocks' differences from its own. */
+static void bound_clocks(struct comparing *k)
 {
-  struct clocks *clocks = context;
-  uint64_t first_last_start = 0, first_first_end = UINT64_MAX;
-  for (size_t r = 0; r < count; r++)
-    if (ranks[r].host == 0) {
-      first_last_start = at[r]->start > first_last_start ? at[r]->start : first_last_start;
-      first_first_end = at[r]->end < first_first_end ? at[r]->end : first_first_end;
+  uint64_t last_start = 0, first_end = UINT64_MAX;
+  for (size_t r = 0; r < k->sum->count; r++)
+    if (k->ranks[r].host == 0) {
+      last_start = k->at[r]->start_ns > last_start ? k->at[r]->start_ns : last_start;
+      first_end = k->at[r]->end_ns < first_end ? k->at[r]->end_ns : first_end;
     }
-  for (size_t r = 0; r < count; r++) {
-    struct clock_of_host *clock = &clocks->at[ranks[r].host];
-    int64_t low = (int64_t)(at[r]->start - first_first_end), high = (int64_t)(at[r]->end - first_last_start);
+  for (size_t r = 0; r < k->sum->count; r++) {
+    struct clock_of_host *clock = &k->clocks[k->ranks[r].host];
+    int64_t low = (int64_t)(k->at[r]->start_ns - first_end), high = (int64_t)(k->at[r]->end_ns - last_start);
     clock->low = low > clock->low ? low : clock->low;
     clock->high = high < clock->high ? high : clock->high;
     clock->bounded = true;
   }
 }
 
-static void settle_clocks(struct clocks *clocks, struct rank *ranks, size_t count)
+static void settle_clocks(struct comparing *k)
 {
-  for (size_t h = 1; h < clocks->count; h++)
-    if (clocks->at[h].bounded)
-      clocks->at[h].offset = clocks->at[h].low + (clocks->at[h].high - clocks->at[h].low) / 2;
-  for (size_t r = 0; r < count; r++) {
-    const struct clock_of_host *clock = &clocks->at[ranks[r].host];
-    bool first = ranks[r].host == 0;
-    int64_t width = clock->high - clock->low;
-    ranks[r].row->clock_offset_ns = clock->offset;
-    ranks[r].row->clock_error_ns = first             ? 0
-                                   : !clock->bounded ? OPGAP_UNKNOWN
-                                                     : (uint64_t)(width < 0 ? -width : width) / 2;
+  for (unsigned h = 1; h < k->clock_count; h++)
+    if (k->clocks[h].bounded)
+      k->clocks[h].offset = k->clocks[h].low + (k->clocks[h].high - k->clocks[h].low) / 2;
+  for (size_t r = 0; r < k->sum->count; r++) {
+    const struct clock_of_host *clock = &k->clocks[k->ranks[r].host];
+    bool first = k->ranks[r].host == 0;
+    int64_t width = first || !clock->bounded ? 0 : clock->high - clock->low;
+    k->sum->rows[r].clock_offset_ns = clock->offset;
+    k->sum->rows[r].clock_error_ns =
+        first || clock->bounded ? (uint64_t)(width < 0 ? -width : width) / 2 : OPGAP_UNKNOWN;
   }
 }
 
-struct waits {
-  struct clocks *clocks;
-  struct opgap_sum_ranks *sum;
-};
-
-static void sum_waits(void *context, struct rank *ranks, size_t count, const struct collective **at)
+static int64_t aligned(const struct comparing *k, size_t rank, uint64_t time)
 {
-  struct waits *w = context;
+  return (int64_t)time - k->clocks[k->ranks[rank].host].offset;
+}
+
+/* Waiting before the end of warm-up is the start of the ranks, not of their steps. */
+static bool is_warm_up(const struct comparing *k)
+{
+  for (size_t r = 0; r < k->sum->count; r++)
+    if (k->at[r]->start_ns < k->sum->rows[r].from_ns)
+      return true;
+  return false;
+}
+
+static void sum_waits(struct comparing *k)
+{
   int64_t last = INT64_MIN, first_end = INT64_MAX, error = 0;
-  size_t late = 0;
-  for (size_t r = 0; r < count; r++)
-    if (at[r]->start < ranks[r].from_ns)
-      return;
+  size_t late = 0, count = k->sum->count;
+  if (is_warm_up(k))
+    return;
   for (size_t r = 0; r < count; r++) {
-    int64_t offset = w->clocks->at[ranks[r].host].offset;
-    int64_t start = (int64_t)at[r]->start - offset, end = (int64_t)at[r]->end - offset;
-    int64_t own_error = (int64_t)ranks[r].row->clock_error_ns;
+    int64_t start = aligned(k, r, k->at[r]->start_ns), end = aligned(k, r, k->at[r]->end_ns);
+    int64_t own_error = (int64_t)k->sum->rows[r].clock_error_ns;
     error = own_error > error ? own_error : error;
+    first_end = end < first_end ? end : first_end;
     if (start > last) {
       last = start;
       late = r;
     }
-    first_end = end < first_end ? end : first_end;
   }
   if (last > first_end + 2 * error) {
-    w->sum->unmatched++;
+    k->sum->unmatched++;
     return;
   }
-  w->sum->collectives++;
-  ranks[late].row->last++;
+  k->sum->collectives++;
+  k->sum->rows[late].last++;
   for (size_t r = 0; r < count; r++) {
-    int64_t arrival = (int64_t)at[r]->start - w->clocks->at[ranks[r].host].offset;
-    uint64_t duration = at[r]->end - at[r]->start, wait = (uint64_t)(last - arrival);
+    uint64_t duration = k->at[r]->end_ns - k->at[r]->start_ns;
+    uint64_t wait = (uint64_t)(last - aligned(k, r, k->at[r]->start_ns));
     wait = wait < duration ? wait : duration;
-    ranks[r].row->collective_ns += duration;
-    ranks[r].row->waited_ns += wait;
-    ranks[late].row->caused_ns += wait;
+    k->sum->rows[r].collective_ns += duration;
+    k->sum->rows[r].waited_ns += wait;
+    k->sum->rows[late].caused_ns += wait;
   }
 }
 
-/* ---- the straggler ---- */
+/* ---- comparing: the straggler ---- */
 
 static int numbers(const void *left, const void *right)
 {
@@ -319,13 +356,13 @@ static int numbers(const void *left, const void *right)
   return l < r ? -1 : l > r;
 }
 
-static uint64_t median_of_others(const struct rank *ranks, size_t count, size_t own, size_t part)
+static uint64_t median_of_others(const struct opgap_sum_ranks *sum, size_t own, size_t part)
 {
-  uint64_t *values = opgap_xcalloc(count, sizeof *values), median;
+  uint64_t *values = opgap_xcalloc(sum->count, sizeof *values), median;
   size_t n = 0;
-  for (size_t r = 0; r < count; r++)
+  for (size_t r = 0; r < sum->count; r++)
     if (r != own)
-      values[n++] = ranks[r].parts[part];
+      values[n++] = sum->rows[r].part_ns[part];
   qsort(values, n, sizeof *values, numbers);
   median = n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
   free(values);
@@ -342,12 +379,13 @@ static const char *part_name(size_t part)
   return part < OPGAP_CLASS_COUNT ? names[part] : opgap_cause_name((enum opgap_cause)(part - OPGAP_CLASS_COUNT));
 }
 
-static void explain(struct analysis *a, const struct rank *ranks, size_t count, struct opgap_sum_ranks *sum)
+static void explain(struct opgap_sum_ranks *sum)
 {
-  size_t own = sum->straggler, most = 0;
+  const struct opgap_sum_rank *row = &sum->rows[sum->straggler];
+  size_t most = 0;
   uint64_t extra = 0;
-  for (size_t part = 0; part < OPGAP_CLASS_COUNT + OPGAP_CAUSE_COUNT; part++) {
-    uint64_t usual = median_of_others(ranks, count, own, part), ns = ranks[own].parts[part];
+  for (size_t part = 0; part < OPGAP_RANK_PARTS; part++) {
+    uint64_t usual = median_of_others(sum, sum->straggler, part), ns = row->part_ns[part];
     if (ns > usual && ns - usual > extra) {
       extra = ns - usual;
       most = part;
@@ -355,12 +393,12 @@ static void explain(struct analysis *a, const struct rank *ranks, size_t count, 
   }
   if (extra == 0)
     return;
-  enum opgap_cause cause = most == OPGAP_CLASS_DATALOADER ? OPGAP_CAUSE_DATA_LOADING
-                           : most >= OPGAP_CLASS_COUNT    ? (enum opgap_cause)(most - OPGAP_CLASS_COUNT)
-                                                          : OPGAP_CAUSE_COUNT;
   sum->straggler_part = part_name(most);
   sum->straggler_extra_ns = extra;
-  sum->straggler_detail = cause == OPGAP_CAUSE_COUNT ? "" : gaps_detail(a, ranks[own].process, cause);
+  if (most >= OPGAP_CLASS_COUNT)
+    sum->straggler_detail = row->detail[most - OPGAP_CLASS_COUNT];
+  else if (most == OPGAP_CLASS_DATALOADER)
+    sum->straggler_detail = row->detail[OPGAP_CAUSE_DATA_LOADING];
 }
 
 /* The rank that more than half of all waiting is for; SIZE_MAX: none. */
@@ -373,40 +411,36 @@ static size_t straggler(const struct opgap_sum_ranks *sum)
     if (sum->rows[r].caused_ns > sum->rows[most].caused_ns)
       most = r;
   }
-  bool enough = sum->collectives >= COLLECTIVES_LEAST && sum->rows[most].caused_ns > all / 2;
-  return enough ? most : SIZE_MAX;
+  return sum->collectives >= COLLECTIVES_LEAST && sum->rows[most].caused_ns > all / 2 ? most : SIZE_MAX;
 }
 
-void ranks_finish(struct analysis *a)
+void opgap_ranks_compare(struct opgap_sum_ranks *sum)
 {
-  struct opgap_sum_ranks *sum = &a->summary->ranks;
-  struct rank *ranks = opgap_xcalloc(a->process_count, sizeof *ranks);
+  struct comparing k = {.sum = sum};
   sum->straggler = SIZE_MAX;
   sum->straggler_part = sum->straggler_detail = "";
-  sum->rows = opgap_pool_alloc(a->pool, a->process_count * sizeof *sum->rows);
-  sum->count = find_ranks(a, ranks, sum->rows);
-  if (sum->count < 2) {
-    sum->count = 0;
-    free(ranks);
+  if (sum->count < 2)
     return;
-  }
-  qsort(ranks, sum->count, sizeof *ranks, by_rank);
-  struct opgap_sum_rank *sorted = opgap_pool_alloc(a->pool, sum->count * sizeof *sorted);
+  qsort(sum->rows, sum->count, sizeof *sum->rows, by_rank);
+  k.ranks = opgap_xcalloc(sum->count, sizeof *k.ranks);
+  k.clocks = opgap_xcalloc(sum->count, sizeof *k.clocks);
+  k.at = opgap_xcalloc(sum->count, sizeof *k.at);
   for (size_t r = 0; r < sum->count; r++) {
-    sorted[r] = *ranks[r].row;
-    ranks[r].row = &sorted[r];
+    k.ranks[r].row = &sum->rows[r];
+    number_collectives(&k.ranks[r]);
   }
-  sum->rows = sorted;
-  struct clocks clocks = {0};
-  assign_hosts(a, ranks, sum->count, &clocks);
-  sum->unmatched = match(ranks, sum->count, &clocks, bound_clocks);
-  settle_clocks(&clocks, ranks, sum->count);
-  match(ranks, sum->count, &(struct waits){&clocks, sum}, sum_waits);
-  for (size_t r = 0; r < sum->count && a->ranks != NULL; r++)
-    sum->unmatched += a->ranks->at[ranks[r].process].left_out;
+  assign_hosts(&k);
+  sum->unmatched = match(&k, bound_clocks);
+  settle_clocks(&k);
+  match(&k, sum_waits);
+  for (size_t r = 0; r < sum->count; r++)
+    sum->unmatched += sum->rows[r].collectives_left_out;
   sum->straggler = straggler(sum);
   if (sum->straggler != SIZE_MAX)
-    explain(a, ranks, sum->count, sum);
-  free(clocks.at);
-  free(ranks);
+    explain(sum);
+  for (size_t r = 0; r < sum->count; r++)
+    free(k.ranks[r].items);
+  free(k.ranks);
+  free(k.clocks);
+  free(k.at);
 }

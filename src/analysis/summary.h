@@ -309,12 +309,29 @@ struct opgap_sum_gpu {
   double utilisation;              /* busy / span, 0..1; negative: unknown */
 };
 
+/* A collective that no rank leaves before all have come; times as everywhere in the summary. */
+struct opgap_sum_collective {
+  const char *name;
+  uint64_t start_ns, end_ns;
+};
+
+/* Where a rank's step goes: classes, then the waits that are parts of "other", by cause. */
+#define OPGAP_RANK_PARTS (OPGAP_CLASS_COUNT + OPGAP_CAUSE_COUNT)
+
 /* Ranks of a distributed training.  Key: rank, pid.  Times a step without warm-up; OPGAP_UNKNOWN without steps. */
 struct opgap_sum_rank {
   int32_t rank, pid; /* rank -1: unknown */
-  const char *host;
+  const char *host, *boot_id;
   size_t steps;
   uint64_t step_median_ns, step_p95_ns, data_wait_ns, communication_ns;
+  /* What ranks are compared by (opgap_ranks_compare). */
+  uint64_t from_ns;                      /* start of its first step after warm-up */
+  uint64_t part_ns[OPGAP_RANK_PARTS];    /* a step; without communication, which is the effect */
+  const char *detail[OPGAP_CAUSE_COUNT]; /* what most of its waits of this cause were, in words; "" */
+  size_t collective_count;
+  uint64_t collectives_left_out; /* more than are kept */
+  struct opgap_sum_collective *collectives;
+  /* The result. */
   uint64_t collective_ns;  /* in matched collectives after warm-up */
   uint64_t waited_ns;      /* of that, until the last rank came */
   uint64_t caused_ns;      /* what the others waited for this one */
@@ -323,7 +340,7 @@ struct opgap_sum_rank {
   uint64_t clock_error_ns; /* the offset is right within +- this; OPGAP_UNKNOWN: nothing bounds it */
 };
 struct opgap_sum_ranks {
-  size_t count; /* 0: fewer than two */
+  size_t count; /* one is no comparison */
   struct opgap_sum_rank *rows;
   uint64_t collectives, unmatched;               /* that all ranks took part in; others */
   size_t straggler;                              /* row that most of the waiting is for; SIZE_MAX: none */

@@ -164,7 +164,7 @@ static void remedy_straggler(struct draft *d)
     waited += ranks->rows[r].waited_ns;
     collective += ranks->rows[r].collective_ns;
   }
-  if (ranks->count == 0 || ranks->straggler == SIZE_MAX || share(waited, collective) < 0.5)
+  if (ranks->count < 2 || ranks->straggler == SIZE_MAX || share(waited, collective) < 0.5)
     return;
   const struct opgap_sum_rank *late = &ranks->rows[ranks->straggler];
   evidence(d, opgap_pool_printf(d->a->pool,

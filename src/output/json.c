@@ -441,7 +441,7 @@ static json_t *rank_json(const struct opgap_sum_rank *r)
 
 static json_t *straggler_json(const struct opgap_sum_ranks *ranks)
 {
-  if (ranks->count == 0 || ranks->straggler == SIZE_MAX)
+  if (ranks->count < 2 || ranks->straggler == SIZE_MAX)
     return json_null();
   json_t *j = json_object();
   const struct opgap_sum_rank *r = &ranks->rows[ranks->straggler];
@@ -510,7 +510,7 @@ static json_t *report_json(const struct opgap_summary *s, const struct opgap_out
   PUT(ranks, "collectives", number(s->ranks.collectives));
   PUT(ranks, "unmatched", number(s->ranks.unmatched));
   PUT(ranks, "straggler", straggler_json(&s->ranks));
-  ROWS(ranks, "table", s->ranks.rows, s->ranks.count, rank_json);
+  ROWS(ranks, "table", s->ranks.rows, s->ranks.count > 1 ? s->ranks.count : 0, rank_json);
   PUT(root, "ranks", ranks);
   ROWS(root, "gpu", s->gpus, s->gpu_count, gpu_json);
   ROWS(root, "kernels", s->gpu_tables.kernels, s->gpu_tables.kernel_count, kernel_json);

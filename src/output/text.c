@@ -488,7 +488,7 @@ static void ranks(const struct page *p)
   const struct opgap_sum_ranks *r = &p->s->ranks;
   struct table table;
   char text[512];
-  if (r->count == 0)
+  if (r->count < 2)
     return;
   heading(p, "Ranks (without warm-up; steps: medians)");
   size_t more = section_ranks(&table, p->s, p->o);

@@ -1,0 +1,10 @@
+/* Comparison of ranks, whether they come from one trace or from the summaries of several. */
+#ifndef OPGAP_ANALYSIS_RANKS_H
+#define OPGAP_ANALYSIS_RANKS_H
+
+#include "analysis/summary.h"
+
+/* Sorts the rows, matches their collectives and fills in the result.  Times of all rows count from one moment. */
+void opgap_ranks_compare(struct opgap_sum_ranks *ranks);
+
+#endif
