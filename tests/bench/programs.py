@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""What tracing adds to whole programs: CPU time, wall time, peak memory, and the size of the trace.
+
+A round runs a program plainly and then once with each way of looking at it; a percentage is the median over the rounds
+of (this run / the plain run of the same round - 1), and "+-" half the distance of its quartiles.  CPU time is user and
+system time of the program and of all its children.  "trace" is what lies on disk afterwards, divided by the steps of a
+training.
+"""
+import argparse
+import os
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+
+
+class Program:
+    """command(folder, extra): what runs; `extra` are arguments of a way that is part of the program (torch.profiler)."""
+
+    def __init__(self, name, command, ways, setup=None, environment=None):
+        self.name, self.command, self.ways = name, command, ways
+        self.setup, self.environment = setup or (lambda folder: None), environment or {}
+
+
+class Way:
+    def __init__(self, name, prefix=(), environment=None, extra=(), tool=None):
+        self.name, self.prefix, self.tool = name, list(prefix), tool
+        self.environment, self.extra = environment or {}, list(extra)
+
+    def available(self):
+        return self.tool is None or shutil.which(self.tool) is not None
+
+
+def make_ways(build):
+    opgap = {"LD_PRELOAD": os.path.join(build, "libopgap.so"), "OPGAP_OUT": "{out}/trace.opgap"}
+    detailed = {**opgap, "OPGAP_ALLOC": "events", "OPGAP_MIN_COPY": "0", "OPGAP_STACKS": "python"}
+    return {
+        "opgap": Way("opgap", environment=opgap),
+        "detailed": Way("opgap, all details", environment=detailed),
+        "observer": Way("torch, empty callbacks", extra=["--observer", build + "/tests/bench/libbench_twin_torch.so"]),
+        "cpu": Way("torch.profiler, CPU", extra=["--profiler", "cpu", "--trace", "{out}/trace.json"]),
+        "all": Way("torch.profiler, all", extra=["--profiler", "all", "--trace", "{out}/trace.json"]),
+        "heaptrack": Way("heaptrack", ["heaptrack", "-o", "{out}/heap"], tool="heaptrack"),
+        "uftrace": Way("uftrace", ["uftrace", "record", "--force", "--no-pager", "-d", "{out}/uftrace"], tool="uftrace"),
+    }
+
+
+def find_tool(name):
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
+
+
+def sqlite_script(folder):
+    with open(os.path.join(folder, "insert.sql"), "w") as file:
+        file.write("create table t(id integer primary key, name text, value real);\nbegin;\n")
+        for i in range(150000):
+            file.write("insert into t(name, value) values('name %d', %d.5);\n" % (i % 977, i))
+        file.write("commit;\nselect count(*), sum(value) from t group by name limit 1;\n")
+
+
+def make_programs(arguments):
+    """Programs that this machine can run; what it cannot is named."""
+    programs = []
+
+    def add(needs, program):
+        missing = [tool for tool in needs if find_tool(tool) is None]
+        if missing:
+            print("left out: %s (no %s)" % (program.name, ", ".join(missing)))
+        else:
+            programs.append(program)
+
+    plain_ways = ["opgap", "detailed", "heaptrack"]
+    add(["python3"], Program("python3, a loop", lambda folder, extra: [
+        "python3", "-c", "x = {}\nfor i in range(1500000): x[i & 1023] = str(i)"], plain_ways + ["uftrace"]))
+    add(["git"], Program("git log -p", lambda folder, extra: [
+        "git", "-C", arguments.git, "--no-pager", "log", "-p", "--stat"], plain_ways))
+    sources = [os.path.join(ROOT, "src", "analysis", name) for name in ("ops.c", "gaps.c", "gpu.c", "compare.c")]
+    compile_each = "for f in %s; do cc -O2 -D_GNU_SOURCE -DOPGAP_VERSION='\"0\"' -I%s/src -I%s/include -c -o %s $f || exit 1; done"
+    add(["cc"], Program("compile job", lambda folder, extra: [
+        "sh", "-c", compile_each % (" ".join(sources), ROOT, ROOT, folder + "/o.o")], plain_ways[:2]))
+    add(["sqlite3"], Program("sqlite3, 150,000 inserts", lambda folder, extra: [
+        "sh", "-c", "rm -f %s/db; exec sqlite3 %s/db <%s/insert.sql" % (folder, folder, folder)],
+        plain_ways, setup=sqlite_script))
+    redis = ("redis-server --save '' --appendonly no --port 0 --unixsocket %s/redis --logfile %s/log & "
+             "while ! redis-cli -s %s/redis ping >/dev/null 2>&1; do sleep 0.05; done; unset LD_PRELOAD; "
+             "redis-benchmark -s %s/redis -q -n 150000 -c 20 -t set,get >&2; redis-cli -s %s/redis shutdown nosave; wait")
+    add(["redis-server", "redis-benchmark"], Program("redis-server under redis-benchmark", lambda folder, extra: [
+        "sh", "-c", redis % ((folder,) * 5)], plain_ways[:2]))
+    for name, python in (("1.13", arguments.torch1), ("2.x", arguments.torch2)):
+        if subprocess.run([python, "-c", "import torch, sklearn, PIL"], stderr=subprocess.DEVNULL).returncode:
+            print("left out: trainings with PyTorch %s (%s lacks it)" % (name, python))
+            continue
+        for threads in (1, 2):
+            profilers = ["observer", "cpu", "all", "heaptrack", "uftrace"] if threads == 1 else ["cpu"]
+            programs.append(Program(
+                "MLP, torch %s, %d OMP threads" % (name, threads),
+                lambda folder, extra, python=python: [python, HERE + "/mlp.py", "--steps", str(arguments.steps), *extra],
+                ["opgap", "detailed"] + profilers, environment={"OMP_NUM_THREADS": str(threads)}))
+        for workers in (0, 2):
+            programs.append(Program(
+                "demo's training, torch %s, %d workers" % (name, workers),
+                lambda folder, extra, python=python, workers=workers: [
+                    python, ROOT + "/tools/demo/train.py", "--data", arguments.data, "--epochs", "3", "--workers",
+                    str(workers)],
+                ["opgap", "detailed"] + (["heaptrack"] if workers == 0 else []), environment={"OMP_NUM_THREADS": "1"}))
+    return programs
+
+
+def folder_bytes(path):
+    return sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(path) for name in names)
+
+
+def run_once(program, way, folder):
+    """(CPU s, wall s, peak bytes, trace bytes, steps, steps/s), or None if it failed."""
+    out = tempfile.mkdtemp(dir=folder)
+    fill = lambda text: text.replace("{out}", out)
+    command = [fill(word) for word in (way.prefix if way else [])]
+    command += program.command(folder, [fill(word) for word in (way.extra if way else [])])
+    environment = {**os.environ, **program.environment}
+    environment.update({key: fill(value) for key, value in (way.environment if way else {}).items()})
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    with open(os.path.join(folder, "said"), "w+", errors="replace") as said:
+        child = subprocess.Popen(command, stdout=said, stderr=subprocess.DEVNULL, env=environment)
+        _, status, usage = os.wait4(child.pid, 0)
+        wall = time.perf_counter() - start
+        child.returncode = status
+        said.seek(0)
+        text = said.read(1 << 20)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    traced = folder_bytes(out)
+    shutil.rmtree(out)
+    found = re.search(r"steps (\d+), ([\d.]+) steps/s", text) or re.search(r"(\d+) steps an epoch, (\d+) epochs", text)
+    steps, rate = 0, 0.0
+    if found and "epochs" in found.group(0):
+        steps = int(found.group(1)) * int(found.group(2))
+    elif found:
+        steps, rate = int(found.group(1)), float(found.group(2))
+    if status != 0:
+        return None
+    return cpu, wall, usage.ru_maxrss * 1024, traced, steps, rate
+
+
+def half_quartiles(values):
+    ordered = sorted(values)
+    return (ordered[(3 * len(ordered) - 1) // 4] - ordered[len(ordered) // 4]) / 2
+
+
+def percent(runs, plain, field):
+    ratios = [100 * (run[field] / base[field] - 1) for run, base in zip(runs, plain)]
+    return "%+.1f %%" % statistics.median(ratios), "%.1f" % half_quartiles(ratios)
+
+
+def size(count):
+    for unit in ("B", "KB", "MB"):
+        if count < 1000:
+            return "%.3g %s" % (count, unit)
+        count /= 1000
+    return "%.3g GB" % count
+
+
+def print_program(program, plain, results):
+    middle = lambda runs, field: statistics.median(run[field] for run in runs)
+    rows = [["", "CPU s", "added", "+-", "wall s", "added", "+-", "peak MiB", "trace", "a step", "steps/s"]]
+    for name, runs in [("plain", plain)] + results:
+        if any(run is None for run in runs):
+            rows.append([name, "failed"] + [""] * 9)
+            continue
+        row = [name, "%.2f" % middle(runs, 0)]
+        row += percent(runs, plain, 0) if runs is not plain else ("", "")
+        row.append("%.2f" % middle(runs, 1))
+        row += percent(runs, plain, 1) if runs is not plain else ("", "")
+        row.append("%.1f" % (middle(runs, 2) / (1 << 20)))
+        steps, rate = runs[0][4], middle(runs, 5)
+        row += [size(middle(runs, 3)) if runs is not plain else "",
+                size(middle(runs, 3) / steps) if steps and runs is not plain else "", "%.0f" % rate if rate else ""]
+        rows.append(row)
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    print("\n" + program.name)
+    for row in rows:
+        print("  " + "  ".join(text.ljust(width) if i == 0 else text.rjust(width)
+                               for i, (text, width) in enumerate(zip(row, widths))).rstrip(), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--build", required=True, help="build folder")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="programs whose name has this in it")
+    parser.add_argument("--steps", type=int, default=3000, help="of the MLP")
+    parser.add_argument("--git", default=ROOT, help="repository for git log")
+    parser.add_argument("--torch1", default="/usr/bin/python3", help="interpreter with PyTorch 1.13")
+    parser.add_argument("--torch2", default=os.path.expanduser("~/.cache/opgap/torch2/bin/python"))
+    arguments = parser.parse_args()
+    ways = make_ways(os.path.abspath(arguments.build))
+    for name, way in ways.items():
+        if not way.available():
+            print("missing peer: %s (run.sh --install-peers)" % name)
+    with tempfile.TemporaryDirectory() as folder:
+        arguments.data = os.path.join(folder, "digits")
+        for program in make_programs(arguments):
+            if arguments.only not in program.name:
+                continue
+            program.setup(folder)
+            chosen = [ways[name] for name in program.ways if ways[name].available()]
+            run_once(program, None, folder)  # fills caches, writes data sets
+            plain, results = [], [(way.name, []) for way in chosen]
+            for _ in range(arguments.rounds):
+                plain.append(run_once(program, None, folder))
+                for way, (_, runs) in zip(chosen, results):
+                    runs.append(run_once(program, way, folder))
+            if any(run is None for run in plain):
+                sys.exit("%s fails without a tracer" % program.name)
+            print_program(program, plain, results)
+
+
+if __name__ == "__main__":
+    main()
