@@ -135,15 +135,14 @@ struct thread *analysis_pthread(struct analysis *a, unsigned process, uint64_t p
 
 /* ---- records ---- */
 
-static void add_hook(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_event *event,
-                     const struct opgap_record *r)
+static void add_hook(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r)
 {
   bool named = hook->flags & OPGAP_EVENT_OBJECT_NAME;
   uint64_t object = named ? analysis_gid(a, t->process, r->field[0]) : r->field[0];
   bool blocking = hook->flags & OPGAP_EVENT_BLOCKING && r->end_ns > r->start_ns;
-  calls_add(a, t, hook, event, r);
+  calls_add(a, t, hook, r);
   if (hook->verb == VERB_ALLOC || hook->verb == VERB_FREE)
-    memory_call(a, t, hook, r, event->kind != OPGAP_SPAN || r->start_ns == r->end_ns);
+    memory_call(a, t, hook, r, !hook->span || r->start_ns == r->end_ns);
   timeline_call(a, t, hook, r, object, named);
   breakdown_call(a, t, hook, r);
   if (blocking) {
@@ -160,12 +159,12 @@ static void add_hook(struct analysis *a, struct thread *t, const struct hook *ho
 
 #define USER_SCOPE 7u /* at::RecordScope: record_function, Optimizer.step, enumerate(DataLoader) */
 
-static void add_op(struct analysis *a, struct thread *t, const struct opgap_event *event, const struct opgap_record *r)
+static void add_op(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
   uint32_t name = analysis_gid(a, t->process, r->field[0]);
   uint32_t flags = analysis_name_flags(a, name);
-  bool framework = event->id == OPGAP_EV_OP && r->status != USER_SCOPE;
+  bool framework = r->event == OPGAP_EV_OP && r->status != USER_SCOPE;
   p->ops++;
   if (t->first_op_ns == 0) {
     t->first_op = name;
@@ -174,7 +173,7 @@ static void add_op(struct analysis *a, struct thread *t, const struct opgap_even
   steps_op(a, t, flags, framework, r);
   if (a->steps_only)
     return;
-  ops_add(a, t, event, r);
+  ops_add(a, t, r);
   timeline_op(t, name, flags, framework, r);
   breakdown_op(a, t, flags, framework, r);
   if (flags & NAME_COMM)
@@ -263,17 +262,14 @@ static void add_record(struct analysis *a, struct thread *t, const struct opgap_
     p->last_ns = r->end_ns;
   if (r->event < OPGAP_MAX_EVENTS && p->hooks[r->event].name != 0) {
     if (!a->steps_only)
-      add_hook(a, t, &p->hooks[r->event], a->source->event(a->source->context, t->process, r->event), r);
+      add_hook(a, t, &p->hooks[r->event], r);
     return;
   }
   switch (r->event) {
   case OPGAP_EV_OP:
-  case OPGAP_EV_RANGE: {
-    const struct opgap_event *event = a->source->event(a->source->context, t->process, r->event);
-    if (event != NULL)
-      add_op(a, t, event, r);
+  case OPGAP_EV_RANGE:
+    add_op(a, t, r);
     break;
-  }
   case OPGAP_EV_FREE_RANGE:
     if (!a->steps_only)
       ops_add_free(a, t, r);
@@ -318,16 +314,17 @@ static void set_key(struct stream *s)
     s->end = s->records->end_ns;
 }
 
-static void sift(struct stream *heap, size_t count, size_t i)
+/* A heap of pointers: streams that run at the same time change places with every record. */
+static void sift(struct stream **heap, size_t count, size_t i)
 {
-  struct stream moved = heap[i];
+  struct stream *moved = heap[i];
   for (;;) {
     size_t child = 2 * i + 1;
     if (child >= count)
       break;
-    if (child + 1 < count && heap[child + 1].end < heap[child].end)
+    if (child + 1 < count && heap[child + 1]->end < heap[child]->end)
       child++;
-    if (heap[child].end >= moved.end)
+    if (heap[child]->end >= moved->end)
       break;
     heap[i] = heap[child];
     i = child;
@@ -336,31 +333,32 @@ static void sift(struct stream *heap, size_t count, size_t i)
 }
 
 /* The earliest end among the streams that are not first. */
-static uint64_t runner_up(const struct stream *heap, size_t count)
+static uint64_t runner_up(struct stream *const *heap, size_t count)
 {
   uint64_t end = UINT64_MAX;
   for (size_t i = 1; i < count && i <= 2; i++)
-    if (heap[i].end < end)
-      end = heap[i].end;
+    if (heap[i]->end < end)
+      end = heap[i]->end;
   return end;
 }
 
-static size_t open_streams(struct analysis *a, struct stream *heap)
+static size_t open_streams(struct analysis *a, struct stream *streams, struct stream **heap)
 {
   size_t count = 0;
   for (unsigned i = 0; i < a->thread_count; i++) {
     struct thread *t = &a->threads[i];
     if (!t->used)
       continue;
-    struct stream s = {.thread = t};
-    s.cursor = a->source->cursor_open(a->source->context, t->process, t->stream);
-    if (s.cursor == NULL)
+    struct stream *s = &streams[count];
+    *s = (struct stream){.thread = t};
+    s->cursor = a->source->cursor_open(a->source->context, t->process, t->stream);
+    if (s->cursor == NULL)
       continue;
-    if (!refill(a, &s)) {
-      a->source->cursor_close(s.cursor);
+    if (!refill(a, s)) {
+      a->source->cursor_close(s->cursor);
       continue;
     }
-    set_key(&s);
+    set_key(s);
     heap[count++] = s;
   }
   for (size_t i = count / 2; i-- > 0;)
@@ -380,11 +378,12 @@ static void settle(struct analysis *a, uint64_t *next)
 
 static void merge(struct analysis *a)
 {
-  struct stream *heap = opgap_xcalloc(a->thread_count, sizeof *heap);
-  size_t count = open_streams(a, heap);
+  struct stream *streams = opgap_xcalloc(a->thread_count, sizeof *streams);
+  struct stream **heap = opgap_xcalloc(a->thread_count, sizeof(struct stream *));
+  size_t count = open_streams(a, streams, heap);
   uint64_t next_settle = 0;
   while (count > 0) {
-    struct stream *first = &heap[0];
+    struct stream *first = heap[0];
     uint64_t limit = runner_up(heap, count);
     bool more = true;
     do {
@@ -407,6 +406,7 @@ static void merge(struct analysis *a)
       sift(heap, count, 0);
   }
   free(heap);
+  free(streams);
   if (!a->steps_only) {
     gpu_advance(a, UINT64_MAX);
     gaps_settle(a, UINT64_MAX);

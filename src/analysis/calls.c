@@ -32,10 +32,9 @@ static uint64_t bytes_of(const struct hook *hook, const struct opgap_record *r)
   }
 }
 
-void calls_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_event *event,
-               const struct opgap_record *r)
+void calls_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r)
 {
-  struct thread_hook *h = hook_of(t, event->id);
+  struct thread_hook *h = hook_of(t, r->event);
   uint64_t ns = r->end_ns - r->start_ns;
   if (!analysis_in_window(a, r->end_ns))
     return;
@@ -43,7 +42,7 @@ void calls_add(struct analysis *a, struct thread *t, const struct hook *hook, co
   h->bytes += bytes_of(hook, r);
   h->failed += r->status != 0;
   h->time_ns += ns;
-  if (event->kind == OPGAP_SPAN && ns > 0) {
+  if (hook->span && ns > 0) {
     h->spans++;
     h->span_ns += ns;
   }

@@ -101,5 +101,6 @@ void hooks_classify(struct analysis *a, unsigned process)
     hook->category = analysis_string(a, event->category);
     hook->verb = (uint8_t)hooks_verb(event);
     hook->flags = event->flags;
+    hook->span = event->kind == OPGAP_SPAN;
   }
 }

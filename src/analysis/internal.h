@@ -59,6 +59,7 @@ enum verb {
 struct hook {
   uint32_t name, category; /* gid; 0: not a hook */
   uint8_t verb, flags;     /* enum verb; OPGAP_EVENT_* */
+  bool span;
 };
 
 enum name_flag {
@@ -378,7 +379,7 @@ enum verb hooks_verb(const struct opgap_event *event);
 void hooks_classify(struct analysis *a, unsigned process);
 
 /* ops.c */
-void ops_add(struct analysis *a, struct thread *t, const struct opgap_event *event, const struct opgap_record *r);
+void ops_add(struct analysis *a, struct thread *t, const struct opgap_record *r);
 void ops_add_free(struct analysis *a, struct thread *t, const struct opgap_record *r);
 void ops_add_blocked(struct thread *t, unsigned depth, uint64_t ns);
 struct op_row *ops_row(struct analysis *a, unsigned process, enum opgap_op_kind kind, uint32_t name);
@@ -386,8 +387,7 @@ void ops_finish(struct analysis *a);
 void ops_places_free(struct op_places *places);
 
 /* calls.c */
-void calls_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_event *event,
-               const struct opgap_record *r);
+void calls_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
 void calls_counter(struct analysis *a, struct thread *t, const struct opgap_record *r);
 void calls_finish(struct analysis *a);
 

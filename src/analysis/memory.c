@@ -9,32 +9,32 @@
 #define LOW_BITS 30
 #define HAS_HIGH (UINT32_C(1) << 31)
 
-static void set_size(struct process *p, uint64_t address, uint64_t bytes)
+static uint64_t size_of(const struct process *p, uint64_t address, uint32_t code)
 {
-  uint32_t code = (uint32_t)(bytes & ((UINT64_C(1) << LOW_BITS) - 1)) + 1;
-  if (bytes >> LOW_BITS) {
-    code |= HAS_HIGH;
-    *opgap_map_put(&p->live, address, 2) = (uint32_t)(bytes >> LOW_BITS);
-  }
-  *opgap_map_put(&p->live, address, 1) = code;
-}
-
-static uint64_t get_size(const struct process *p, uint64_t address)
-{
-  uint32_t code = opgap_map_get(&p->live, address, 1);
   if (code == 0)
     return 0;
   uint64_t high = code & HAS_HIGH ? opgap_map_get(&p->live, address, 2) : 0;
   return (high << LOW_BITS) + (code & ~HAS_HIGH) - 1;
 }
 
+/* Gives a block of the table another size; returns the one it had.  `code` is its entry under key 1. */
+static uint64_t replace_size(struct process *p, uint64_t address, uint32_t *code, uint64_t bytes)
+{
+  uint64_t before = size_of(p, address, *code);
+  *code = (uint32_t)(bytes & ((UINT64_C(1) << LOW_BITS) - 1)) + 1;
+  if (bytes >> LOW_BITS) {
+    *code |= HAS_HIGH; /* before the table may grow */
+    *opgap_map_put(&p->live, address, 2) = (uint32_t)(bytes >> LOW_BITS);
+  }
+  return before;
+}
+
+/* A block that was given back stays in the table as one of 0 bytes: its address will come again. */
 static void forget(struct process *p, uint64_t address)
 {
-  uint64_t bytes = get_size(p, address);
-  if (bytes == 0)
-    return;
-  p->live_bytes -= bytes;
-  set_size(p, address, 0); /* stays in the table as a block of 0 bytes: the address will come again */
+  uint32_t *code = opgap_map_find(&p->live, address, 1);
+  if (code != NULL)
+    p->live_bytes -= replace_size(p, address, code, 0);
 }
 
 void memory_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
@@ -48,8 +48,7 @@ void memory_call(struct analysis *a, struct thread *t, const struct hook *hook, 
     forget(p, r->field[0]);
     return;
   }
-  forget(p, r->field[0]);
-  set_size(p, r->field[0], r->field[1]);
+  p->live_bytes -= replace_size(p, r->field[0], opgap_map_put(&p->live, r->field[0], 1), r->field[1]);
   p->live_bytes += r->field[1];
   if (p->live_bytes > p->peak_bytes)
     p->peak_bytes = p->live_bytes;

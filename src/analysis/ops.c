@@ -123,16 +123,16 @@ static void leave(struct thread *t, const struct opgap_record *r, uint32_t row, 
     t->op_ns += ns;
 }
 
-void ops_add(struct analysis *a, struct thread *t, const struct opgap_event *event, const struct opgap_record *r)
+void ops_add(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
   uint64_t ns = r->end_ns - r->start_ns, self_gpu = 0, total_gpu = 0;
   struct level inside = take_levels(t, r->depth);
   uint64_t blocked_ns = inside.blocked_ns < ns ? inside.blocked_ns : ns;
-  uint32_t row_index = row_of(a, t->process, event->id == OPGAP_EV_RANGE, r->field[0]);
+  uint32_t row_index = row_of(a, t->process, r->event == OPGAP_EV_RANGE, r->field[0]);
   gpu_op(a, t, r, &self_gpu, &total_gpu);
   uint64_t self_ns = ns > inside.child_ns ? ns - inside.child_ns : 0;
   if (a->flame != NULL)
-    flame_op(a, t, r, event->id == OPGAP_EV_RANGE ? OPGAP_OP_RANGE : OPGAP_OP_TORCH, self_ns, self_gpu);
+    flame_op(a, t, r, r->event == OPGAP_EV_RANGE ? OPGAP_OP_RANGE : OPGAP_OP_TORCH, self_ns, self_gpu);
   if (!analysis_in_window(a, r->end_ns)) {
     leave(t, r, 0, blocked_ns, total_gpu);
     return;

@@ -128,6 +128,12 @@ uint32_t opgap_map_get(const struct opgap_map *map, uint64_t a, uint64_t b)
   return map->size == 0 ? 0 : map_cell(map, a, b)->value;
 }
 
+uint32_t *opgap_map_find(const struct opgap_map *map, uint64_t a, uint64_t b)
+{
+  struct opgap_map_cell *cell = map->size == 0 ? NULL : map_cell(map, a, b);
+  return cell != NULL && cell->value != 0 ? &cell->value : NULL;
+}
+
 static void map_grow(struct opgap_map *map)
 {
   struct opgap_map larger = {.size = map->size ? map->size * 2 : 64, .count = map->count};
@@ -141,14 +147,18 @@ static void map_grow(struct opgap_map *map)
 
 uint32_t *opgap_map_put(struct opgap_map *map, uint64_t a, uint64_t b)
 {
-  if (map->count * 2 >= map->size)
+  if (map->size == 0)
     map_grow(map);
   struct opgap_map_cell *cell = map_cell(map, a, b);
-  if (cell->value == 0) {
-    map->count++;
-    cell->a = a;
-    cell->b = b;
+  if (cell->value != 0)
+    return &cell->value;
+  if (map->count * 2 >= map->size) {
+    map_grow(map);
+    cell = map_cell(map, a, b);
   }
+  map->count++;
+  cell->a = a;
+  cell->b = b;
   return &cell->value;
 }
 

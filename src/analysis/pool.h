@@ -46,6 +46,8 @@ struct opgap_map {
 };
 /* The value of (a, b); when absent 0. */
 uint32_t opgap_map_get(const struct opgap_map *map, uint64_t a, uint64_t b);
+/* The place of the value of (a, b), NULL when absent; until the table changes. */
+uint32_t *opgap_map_find(const struct opgap_map *map, uint64_t a, uint64_t b);
 /* The place of the value of (a, b), made with value 0 if absent; the caller must then store a value other than 0
  * before the next call. */
 uint32_t *opgap_map_put(struct opgap_map *map, uint64_t a, uint64_t b);

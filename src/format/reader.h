@@ -85,11 +85,11 @@ const char *opgap_trace_damage(const struct opgap_trace *trace, unsigned index);
  * ended `running`.  0, or -1 and errno.  Damaged bytes are copied as they are, a cut tail is not. */
 int opgap_trace_copy(const struct opgap_trace *trace, unsigned process, int fd);
 
-/* Reads a stream from its beginning.  A cursor holds one decoded chunk at a time. */
+/* Reads a stream from its beginning.  A cursor holds one decompressed chunk at a time. */
 struct opgap_cursor *opgap_cursor_open(const struct opgap_trace *trace, unsigned process, unsigned stream);
 /* Next record or NULL at the end.  The record lives until the next call. */
 const struct opgap_record *opgap_cursor_next(struct opgap_cursor *cursor);
-/* The rest of the current chunk, or the next chunk: the fast way.  Returns the number of records, 0 at the end. */
+/* The next few records, which lie side by side: the fast way.  Returns how many, 0 at the end. */
 size_t opgap_cursor_batch(struct opgap_cursor *cursor, const struct opgap_record **records);
 void opgap_cursor_close(struct opgap_cursor *cursor);
 
