@@ -530,6 +530,13 @@ static void process_free(struct process *process)
   free(process);
 }
 
+/* The file is not the last word: there is no END, or one before an exec, which may have failed. */
+static bool may_go_on(const struct process *process)
+{
+  const char *ended = process->end_seen ? info_of(process, "ended") : NULL;
+  return ended == NULL || strcmp(ended, "exec") == 0;
+}
+
 /* NULL and one line, or a process that is not in the trace's list yet. */
 static struct process *read_process(struct opgap_trace *trace, const char *path, char *error, size_t size)
 {
@@ -556,7 +563,7 @@ static struct process *read_process(struct opgap_trace *trace, const char *path,
   uint64_t sound = opgap_walk_chunks(process->bytes, process->size, sizeof header, visit_chunk, note_damage, &visit);
   process->sound = sound;
   bool cut_tail = sound < process->size;
-  if (!process->end_seen && take_ring(trace, process) && cut_tail &&
+  if (may_go_on(process) && take_ring(trace, process) && cut_tail &&
       process->info.damaged_bytes == process->size - sound) {
     /* the process died while it wrote this chunk; the ring still had its records */
     forget_damage(trace, damage_before);
