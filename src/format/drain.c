@@ -201,15 +201,18 @@ struct place {
   uint32_t passed[CHUNK_SEGMENTS + 1], passed_count;
 };
 
+/* Finds the segment that holds at->position.  Nothing of the arena is trusted: a dead process's may hold anything. */
 static bool next_segment(struct opgap_arena *arena, struct opgap_thread *slot, struct place *at)
 {
-  if (at->segment == 0) {
+  if (at->segment == 0)
     at->segment = atomic_load_explicit(&slot->first_segment, memory_order_acquire); /* B */
-    return valid_segment(arena, at->segment);
-  }
+  if (!valid_segment(arena, at->segment))
+    return false;
   struct opgap_segment *segment = opgap_arena_segment(arena, at->segment);
-  if (at->position < segment->base + OPGAP_SEGMENT_DATA)
-    return at->position >= segment->base;
+  if (at->position - segment->base < OPGAP_SEGMENT_DATA)
+    return true;
+  if (at->position - segment->base != OPGAP_SEGMENT_DATA)
+    return false;
   uint32_t next = atomic_load_explicit(&segment->next, memory_order_acquire); /* B */
   if (!valid_segment(arena, next) || at->passed_count > CHUNK_SEGMENTS)
     return false;
@@ -224,13 +227,14 @@ static size_t collect(struct opgap_consumer *consumer, struct opgap_thread *slot
   size_t count = 0;
   while (at->position < limit && at->passed_count < CHUNK_SEGMENTS && next_segment(consumer->arena, slot, at)) {
     struct opgap_segment *segment = opgap_arena_segment(consumer->arena, at->segment);
-    uint64_t end = segment->base + OPGAP_SEGMENT_DATA < limit ? segment->base + OPGAP_SEGMENT_DATA : limit;
-    size_t words = (size_t)(end - at->position) / 8;
-    if (count + words > CHUNK_SEGMENTS * (OPGAP_SEGMENT_DATA / 8))
+    uint64_t offset = at->position - segment->base, bytes = limit - at->position;
+    if (bytes > OPGAP_SEGMENT_DATA - offset)
+      bytes = OPGAP_SEGMENT_DATA - offset;
+    if ((offset | bytes) % 8 || count + bytes / 8 > CHUNK_SEGMENTS * (OPGAP_SEGMENT_DATA / 8))
       break;
-    memcpy(consumer->words + count, segment->data + (at->position - segment->base) / 8, words * 8);
-    count += words;
-    at->position = end;
+    memcpy(consumer->words + count, segment->data + offset / 8, bytes);
+    count += bytes / 8;
+    at->position += bytes;
   }
   return count;
 }
