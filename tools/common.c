@@ -102,10 +102,10 @@ bool opgap_parse_time(const char *text, uint64_t *ns)
   } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
   char *end;
   double value = strtod(text, &end);
-  if (end == text || !(value >= 0) || value > 1e9)
+  if (end == text || !(value >= 0))
     return false;
   for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-    if (strcmp(end, units[i].unit) == 0) {
+    if (strcmp(end, units[i].unit) == 0 && value * units[i].ns <= 1e18) {
       *ns = (uint64_t)(value * units[i].ns);
       return true;
     }

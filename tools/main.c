@@ -14,6 +14,7 @@ static const struct opgap_command commands[] = {
     {"gate", "compare runs with a baseline: exit 1 when it got slower, and which op did it", opgap_cmd_gate},
     {"baseline", "make the file that the gate compares with", opgap_cmd_baseline},
     {"html", "the report as one page to look at, with a timeline", opgap_cmd_html},
+    {"export", "a trace for HTA, TensorBoard, Perfetto, flame graphs, SQL", opgap_cmd_export},
     {"info", "what a trace holds, and which functions this build can record", opgap_cmd_info},
     {"doctor", "check whether programs can be traced on this machine", opgap_cmd_doctor},
 };

@@ -32,6 +32,7 @@ int opgap_cmd_report(int argc, char **argv);
 int opgap_cmd_diff(int argc, char **argv);
 int opgap_cmd_gate(int argc, char **argv);
 int opgap_cmd_baseline(int argc, char **argv);
+int opgap_cmd_export(int argc, char **argv);
 int opgap_cmd_info(int argc, char **argv);
 int opgap_cmd_html(int argc, char **argv);
 int opgap_cmd_doctor(int argc, char **argv);

@@ -61,7 +61,8 @@ install_packages()
 }
 
 # What a build needs.
-BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkg-config libzstd-dev libjansson-dev zlib1g-dev help2man"
+BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkg-config libzstd-dev libjansson-dev help2man libsqlite3-dev
+  libprotobuf-c-dev protobuf-c-compiler zlib1g-dev"
 
 # Where large downloads are kept, once a machine.
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/opgap

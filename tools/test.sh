@@ -117,6 +117,25 @@ find_cuda_headers()
   fi
 }
 
+# Makes the interpreter with the readers of exports: Holistic Trace Analysis, the TensorBoard plugin, Perfetto.
+# HTA 0.5.0 fails with pandas 3.
+find_readers()
+{
+  readers_python=$CACHE/exports/bin/python
+  if [ -x "$readers_python" ] && "$readers_python" -c 'import hta, torch_tb_profiler, perfetto, pandas, sys
+sys.exit(int(pandas.__version__.split(".")[0]) > 2)' 2>/dev/null; then
+    return
+  fi
+  say "installing readers of exports into $CACHE/exports, once a machine (download: about 150 MB)"
+  mkdir -p "$CACHE"
+  if python3 -m venv --clear "$CACHE/exports" >"$logs/readers.log" 2>&1 &&
+    timeout 900 "$readers_python" -m pip install --disable-pip-version-check HolisticTraceAnalysis torch-tb-profiler \
+      perfetto protobuf 'pandas<3' 'setuptools<80' >>"$logs/readers.log" 2>&1; then
+    return
+  fi
+  say "readers of exports: skipped, they cannot be installed here: $(tail -n 1 "$logs/readers.log")"
+}
+
 # One line a label, and one for tests without: how many passed, of the run whose log is given.
 print_suites()
 {
@@ -169,6 +188,7 @@ install_packages $BUILD_PACKAGES check clang clang-format git python3 python3-ve
 find_torch2
 find_wheel_python "$logs/wheel.log" || say "wheel: skipped, its tools cannot be installed here: $wheel_problem"
 find_cuda_headers
+find_readers
 check_layout
 step clang build clang
 step sanitized sanitized_tests

@@ -1,5 +1,6 @@
 /* See gpu_tables.h. */
 #include "analysis/gpu_tables.h"
+#include "analysis/spans.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,20 +54,12 @@ void gpu_tables_free(struct gpu_tables *t)
 
 /* ---- kernels and copies ---- */
 
-/* As the tracer packs them: x | (y - 1) << 32 | (z - 1) << 48. */
-static void unpack_extents(uint64_t packed, uint32_t extent[3])
-{
-  extent[0] = (uint32_t)packed;
-  extent[1] = (uint32_t)(packed >> 32 & 0xffff) + 1;
-  extent[2] = (uint32_t)(packed >> 48) + 1;
-}
-
 void gpu_tables_kernel(struct gpu_tables *t, uint32_t name, const struct opgap_record *r)
 {
   uint64_t ns = r->end_ns - r->start_ns;
   uint32_t grid[3], block[3], *index = opgap_map_put(&t->kernel_index, name, 0);
-  unpack_extents(r->field[4], grid);
-  unpack_extents(r->field[5], block);
+  opgap_extents(r->field[4], grid);
+  opgap_extents(r->field[5], block);
   if (*index == 0) {
     struct opgap_sum_kernel *row = VEC_PUSH(&t->kernels);
     *VEC_PUSH(&t->kernel_names) = name;

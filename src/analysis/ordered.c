@@ -81,8 +81,25 @@ void ordered_scan(struct ordered_stream *s, const struct opgap_source *source, u
     qsort(s->large.at, s->large.count, sizeof *s->large.at, in_preorder);
 }
 
+static void drop_held(struct ordered_stream *s)
+{
+  if (s->cursor != NULL)
+    s->source->cursor_close(s->cursor);
+  s->cursor = NULL;
+  for (unsigned d = 0; d < 256; d++) {
+    if (s->levels[d].first != NULL) {
+      s->levels[d].last->next = s->spare;
+      s->spare = s->levels[d].first;
+    }
+    s->levels[d].first = s->levels[d].last = NULL;
+  }
+  s->left = s->next_large = s->held = s->heap.count = 0;
+  s->deepest = 0;
+}
+
 void ordered_begin(struct ordered_stream *s, unsigned process, unsigned index)
 {
+  drop_held(s);
   s->cursor = s->source->cursor_open(s->source->context, process, index);
 }
 
@@ -263,10 +280,7 @@ static void free_nodes(struct ordered_node *node)
 
 void ordered_free(struct ordered_stream *s)
 {
-  if (s->cursor != NULL)
-    s->source->cursor_close(s->cursor);
-  for (unsigned d = 0; d < 256; d++)
-    free_nodes(s->levels[d].first);
+  drop_held(s);
   free_nodes(s->spare);
   VEC_FREE(&s->large);
   VEC_FREE(&s->heap);

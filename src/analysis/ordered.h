@@ -47,7 +47,7 @@ bool ordered_outside(unsigned event);
 /* Reads the stream once and keeps its large records; `visit` sees every record. */
 void ordered_scan(struct ordered_stream *stream, const struct opgap_source *source, unsigned process, unsigned index,
                   bool gpu, void (*visit)(void *context, const struct opgap_record *record), void *context);
-/* Begins the second reading. */
+/* Begins the second reading, or another one. */
 void ordered_begin(struct ordered_stream *stream, unsigned process, unsigned index);
 /* Next record, copied to *record; false at the end. */
 bool ordered_next(struct ordered_stream *stream, struct opgap_record *record);

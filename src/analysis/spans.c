@@ -38,6 +38,7 @@ struct process {
 
 struct stream {
   unsigned process, index;
+  bool thread;
   struct ordered_stream ordered;
   struct opgap_record next;
   uint64_t key; /* latest start so far, as damage may bring times out of order */
@@ -273,7 +274,7 @@ static bool advance(struct stream *st)
 {
   if (!ordered_next(&st->ordered, &st->next))
     return false;
-  if (st->next.start_ns > st->key && !ordered_outside(st->next.event))
+  if (st->next.start_ns > st->key && !(st->thread && ordered_outside(st->next.event)))
     st->key = st->next.start_ns;
   return true;
 }
@@ -352,10 +353,12 @@ static void fill(struct opgap_spans *s, const struct stream *st, const struct sh
     span->stream = caller_of(p, r, st->index);
   span->tid = p->info->streams[span->stream].tid;
   span->text = opgap_strings_text(&s->strings, span->name);
-  if (shape->file)
-    span->path = opgap_strings_text(&s->strings, name_id(s, st->process, r->field[shape->object]));
-  else if (shape->object != NONE)
+  if (shape->file) {
+    span->path_name = name_id(s, st->process, r->field[shape->object]);
+    span->path = span->path_name ? opgap_strings_text(&s->strings, span->path_name) : NULL;
+  } else if (shape->object != NONE) {
     span->address = r->field[shape->object];
+  }
 }
 
 static bool kept(const struct opgap_spans *s, const struct shape *shape, const struct opgap_record *r)
@@ -412,11 +415,21 @@ static void open_streams(struct opgap_spans *s)
       struct scan scan = {s, st};
       st->process = i;
       st->index = k;
+      st->thread = s->processes[i].info->streams[k].kind == OPGAP_STREAM_THREAD;
       ordered_scan(&st->ordered, &s->source, i, k, s->processes[i].info->streams[k].kind == OPGAP_STREAM_GPU,
                    scan_record, &scan);
     }
-  for (size_t i = 0; i < count; i++) {
+  opgap_spans_select(s, OPGAP_ALL, OPGAP_ALL);
+}
+
+void opgap_spans_select(struct opgap_spans *s, uint32_t process, uint32_t stream)
+{
+  s->heap_count = 0;
+  for (size_t i = 0; i < s->stream_count; i++) {
     struct stream *st = &s->streams[i];
+    if ((process != OPGAP_ALL && st->process != process) || (stream != OPGAP_ALL && st->index != stream))
+      continue;
+    st->key = 0;
     ordered_begin(&st->ordered, st->process, st->index);
     if (advance(st))
       s->heap[s->heap_count++] = st;
@@ -521,6 +534,30 @@ bool opgap_span_field(const struct opgap_span *span, const char *field, uint64_t
   if (index != NONE)
     *value = span->record->field[index];
   return index != NONE;
+}
+
+bool opgap_span_field_known(const struct opgap_span *span, unsigned field)
+{
+  uint64_t value = span->record->field[field];
+  return value != 0 && !(value == UINT64_MAX && strcmp(span->event->fields[field].name, "sequence") == 0);
+}
+
+const char *opgap_span_field_name(const struct opgap_span *span, unsigned field)
+{
+  const char *name = span->event->fields[field].name;
+  if (strcmp(name, "value") == 0 && span->bytes != OPGAP_UNKNOWN)
+    return "bytes";
+  if (strcmp(name, "object") != 0)
+    return name;
+  return span->path != NULL ? "path" : "address";
+}
+
+const char *opgap_span_status_name(const struct opgap_span *span)
+{
+  const char *name = span->event->status;
+  if (span->record->status == 0 || name[0] == '\0' || span->correlation != 0)
+    return NULL;
+  return strchr(name, ' ') != NULL ? "status" : name; /* a list of values is no key */
 }
 
 const char *opgap_span_field_text(struct opgap_spans *s, const struct opgap_span *span, unsigned field)

@@ -38,6 +38,12 @@ static inline bool opgap_span_on_device(enum opgap_span_kind kind)
   return kind == OPGAP_SPAN_KERNEL || kind == OPGAP_SPAN_MEMCPY || kind == OPGAP_SPAN_MEMSET;
 }
 
+/* Whether a span came in order of its start. */
+static inline bool opgap_span_in_order(enum opgap_span_kind kind)
+{
+  return kind != OPGAP_SPAN_SAMPLE && kind != OPGAP_SPAN_LOST && kind != OPGAP_SPAN_FREE_RANGE;
+}
+
 #define OPGAP_NO_DEVICE UINT32_MAX
 
 struct opgap_span {
@@ -55,6 +61,7 @@ struct opgap_span {
   uint64_t correlation;                 /* joins a CUDA call with its GPU activity, by process; 0: none */
   uint64_t bytes;                       /* of the call, copy, set or allocation; OPGAP_UNKNOWN: none */
   const char *path;                     /* file, pipe or socket of a call; NULL: none */
+  uint32_t path_name;                   /* id of `path`; 0: none */
   uint64_t address;                     /* object of a call that is no file; 0: none */
   const struct opgap_event *event;      /* schema: names and coding of the fields */
   const struct opgap_record *record;    /* raw fields and status */
@@ -79,6 +86,9 @@ struct opgap_spans *opgap_spans_open(const struct opgap_source *source, const st
                                      const struct opgap_spans_filter *filter);
 const struct opgap_span *opgap_spans_next(struct opgap_spans *spans); /* NULL at the end */
 void opgap_spans_close(struct opgap_spans *spans);
+/* Begins again, with the streams of one process, or one stream of it, alone; OPGAP_ALL: all. */
+#define OPGAP_ALL UINT32_MAX
+void opgap_spans_select(struct opgap_spans *spans, uint32_t process, uint32_t stream);
 
 /* How far the reading is, in records. */
 void opgap_spans_progress(const struct opgap_spans *spans, uint64_t *done, uint64_t *total);
@@ -91,8 +101,22 @@ const struct opgap_process_info *opgap_spans_process_info(const struct opgap_spa
 /* Devices described in the trace, known from the start. */
 const struct opgap_gpu_device *opgap_spans_devices(const struct opgap_spans *spans, size_t *count);
 
+/* Grid or block of a kernel as the trace packs it: x, y, z; x is 0 for a whole graph. */
+static inline void opgap_extents(uint64_t packed, uint32_t extent[3])
+{
+  extent[0] = (uint32_t)packed;
+  extent[1] = (uint32_t)(packed >> 32 & 0xffff) + 1;
+  extent[2] = (uint32_t)(packed >> 48) + 1;
+}
+
 /* The field of this schema name; false when the event has none. */
 bool opgap_span_field(const struct opgap_span *span, const char *field, uint64_t *value);
+/* Whether a field says something: 0 is "none", and so is the sequence number of an op without autograd. */
+bool opgap_span_field_known(const struct opgap_span *span, unsigned field);
+/* What the span calls it: "bytes" for a call's value where it is that, "address" for its object, else the schema's. */
+const char *opgap_span_field_name(const struct opgap_span *span, unsigned field);
+/* What the status word of the span says, as a key ("errno", "RecordScope"); NULL: nothing to tell. */
+const char *opgap_span_status_name(const struct opgap_span *span);
 /* The text of a field that is a name; "" for none. */
 const char *opgap_span_field_text(struct opgap_spans *spans, const struct opgap_span *span, unsigned field);
 

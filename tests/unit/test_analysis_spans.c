@@ -258,6 +258,25 @@ START_TEST(test_filters)
 }
 END_TEST
 
+/* One stream alone, and all again. */
+START_TEST(test_select)
+{
+  training();
+  struct opgap_analysis_options options = {0};
+  struct opgap_spans *spans = spans_of(&options, NULL);
+  ck_assert_str_eq(NEXT(spans)->text, "aten::outer");
+  opgap_spans_select(spans, 0, 1);
+  ck_assert_str_eq(NEXT(spans)->text, "cudaLaunchKernel");
+  ck_assert_str_eq(NEXT(spans)->text, "spin(unsigned long long)");
+  ck_assert_str_eq(NEXT(spans)->text, "Memcpy HtoD (Pageable -> Device)");
+  ck_assert_ptr_null(opgap_spans_next(spans));
+  opgap_spans_select(spans, OPGAP_ALL, OPGAP_ALL);
+  for (unsigned i = 0; i < 8; i++)
+    (void)NEXT(spans);
+  done_with(spans);
+}
+END_TEST
+
 /* What was open when the process died contains what came after it. */
 START_TEST(test_unfinished)
 {
@@ -296,6 +315,7 @@ int main(void)
   tcase_add_test(tests, test_large_trees);
   tcase_add_test(tests, test_spans);
   tcase_add_test(tests, test_filters);
+  tcase_add_test(tests, test_select);
   tcase_add_test(tests, test_unfinished);
   suite_add_tcase(suite, tests);
   SRunner *runner = srunner_create(suite);

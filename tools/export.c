@@ -1,0 +1,282 @@
+/* opgap export: a trace in another program's format. */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "analysis/analysis.h"
+#include "format/recover.h"
+#include "opgap.h"
+#include "output/export/export.h"
+
+#define DEFAULT_MAX_BYTES (400ull << 20) /* chrome://tracing and TensorBoard fail around 500 MB */
+
+struct request {
+  const char *trace, *path;
+  const struct opgap_export_format *format;
+  struct opgap_analysis_options analysis;
+  struct opgap_spans_filter filter;
+  uint64_t max_bytes;
+  bool for_tensorboard;
+};
+
+static void help(void)
+{
+  puts("Usage: opgap export --to FORMAT [options] [TRACE]\n"
+       "\n"
+       "Writes a trace for other programs.\n"
+       "TRACE is a folder NAME.opgap or one file of it; without it, the newest NAME.opgap of this folder.\n"
+       "\n"
+       "Formats:");
+  for (size_t i = 0; i < opgap_export_format_count; i++)
+    printf("  %-11s %s\n", opgap_export_formats[i].name, opgap_export_formats[i].what);
+  puts(
+      "\n"
+      "  -o, --output FILE   the file to write, - for stdout; .gz and .zst compress (default: the trace's name\n"
+      "                      in this folder); kineto: FOLDER/ for one file a rank, named as torch.profiler does\n"
+      "  --process WHO       only the process with this pid, or those whose role holds this text (worker 1)\n"
+      "  --steps A:B         only the time of steps A to B, counted from 0\n"
+      "  --from-time TIME    only what ends after this time since the start of the trace (1.5s, 20ms)\n"
+      "  --to-time TIME      only what begins before this time\n"
+      "  --min-duration TIME  only ops, calls and GPU work at least as long (10us)\n"
+      "  --for READER        kineto: hta (default) or tensorboard; see docs/EXPORT.md\n"
+      "  --max-size MB       kineto, chrome: begin a new file above so many megabytes before compression, 0 never\n"
+      "                      (default: 400)\n"
+      "  --help              this text\n"
+      "\n"
+      "Exit status: 0 done; 2 wrong usage, unreadable trace, or the file cannot be written (nothing is left under its\n"
+      "name then); 4 written, but bytes of the trace are damaged or missing.");
+}
+
+enum {
+  OPT_TO = 256,
+  OPT_PROCESS,
+  OPT_STEPS,
+  OPT_FROM_TIME,
+  OPT_TO_TIME,
+  OPT_MIN_DURATION,
+  OPT_FOR,
+  OPT_MAX_SIZE,
+  OPT_HELP
+};
+
+static const struct option options[] = {{"to", required_argument, NULL, OPT_TO},
+                                        {"output", required_argument, NULL, 'o'},
+                                        {"process", required_argument, NULL, OPT_PROCESS},
+                                        {"steps", required_argument, NULL, OPT_STEPS},
+                                        {"from-time", required_argument, NULL, OPT_FROM_TIME},
+                                        {"to-time", required_argument, NULL, OPT_TO_TIME},
+                                        {"min-duration", required_argument, NULL, OPT_MIN_DURATION},
+                                        {"for", required_argument, NULL, OPT_FOR},
+                                        {"max-size", required_argument, NULL, OPT_MAX_SIZE},
+                                        {"help", no_argument, NULL, OPT_HELP},
+                                        {NULL, 0, NULL, 0}};
+
+static const char *format_names(void)
+{
+  static char names[256];
+  size_t used = 0;
+  for (size_t i = 0; i < opgap_export_format_count; i++)
+    used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                             i == 0                               ? ""
+                             : i + 1 == opgap_export_format_count ? " or "
+                                                                  : ", ",
+                             opgap_export_formats[i].name);
+  return names;
+}
+
+static int bad_time(const char *option, const char *value)
+{
+  return opgap_usage_error("export", "%s %s: must be a time such as 1.5s, 20ms or 10us", option, value);
+}
+
+/* 0, or the exit code of a wrong value. */
+static int set_option(struct request *request, int option, const char *value)
+{
+  uint64_t number;
+  switch (option) {
+  case OPT_TO:
+    request->format = opgap_export_find(value);
+    if (request->format == NULL)
+      return opgap_usage_error("export", "--to %s: must be %s", value, format_names());
+    return 0;
+  case 'o':
+    if (value[0] == '\0')
+      return opgap_usage_error("export", "-o needs the name of a file");
+    request->path = value;
+    return 0;
+  case OPT_PROCESS:
+    request->analysis.process = value;
+    return 0;
+  case OPT_STEPS:
+    request->analysis.steps_given =
+        opgap_parse_steps(value, &request->analysis.first_step, &request->analysis.last_step);
+    if (!request->analysis.steps_given)
+      return opgap_usage_error("export", "--steps %s: must be A:B, the first and last step, counted from 0", value);
+    return 0;
+  case OPT_FROM_TIME:
+    return opgap_parse_time(value, &request->filter.from_ns) ? 0 : bad_time("--from-time", value);
+  case OPT_TO_TIME:
+    return opgap_parse_time(value, &request->filter.to_ns) && request->filter.to_ns > 0 ? 0
+                                                                                        : bad_time("--to-time", value);
+  case OPT_MIN_DURATION:
+    return opgap_parse_time(value, &request->filter.min_duration_ns) ? 0 : bad_time("--min-duration", value);
+  case OPT_FOR:
+    request->for_tensorboard = strcmp(value, "tensorboard") == 0;
+    if (!request->for_tensorboard && strcmp(value, "hta") != 0)
+      return opgap_usage_error("export", "--for %s: must be hta or tensorboard", value);
+    return 0;
+  case OPT_MAX_SIZE:
+    if (!opgap_parse_number(value, &number) || number > UINT64_MAX >> 20)
+      return opgap_usage_error("export", "--max-size %s: must be a number of megabytes, 0 for no limit", value);
+    request->max_bytes = number << 20;
+    return 0;
+  default:
+    return OPGAP_EXIT_USAGE;
+  }
+}
+
+static int check(const struct request *request)
+{
+  if (request->format == NULL)
+    return opgap_usage_error("export", "--to FORMAT is missing: %s", format_names());
+  if (request->filter.to_ns != 0 && request->filter.to_ns <= request->filter.from_ns)
+    return opgap_usage_error("export", "--to-time must be later than --from-time");
+  if (request->path != NULL && strcmp(request->path, "-") == 0 && !request->format->to_stdout)
+    return opgap_usage_error("export", "--to %s needs a file: it cannot be written to a pipe", request->format->name);
+  return -1;
+}
+
+/* -1: go on; else the exit code. */
+static int parse(int argc, char **argv, struct request *request)
+{
+  int option;
+  optind = 0;
+  opterr = 0;
+  while ((option = getopt_long(argc, argv, ":ho:", options, NULL)) != -1) {
+    if (option == OPT_HELP || option == 'h') {
+      help();
+      return OPGAP_EXIT_DONE;
+    }
+    if (option == '?')
+      return opgap_usage_error("export", "unknown option %s", argv[optind - 1]);
+    if (option == ':')
+      return opgap_usage_error("export", "%s needs a value", argv[optind - 1]);
+    int code = set_option(request, option, optarg);
+    if (code != 0)
+      return code;
+  }
+  if (optind < argc)
+    request->trace = argv[optind++];
+  if (optind < argc)
+    return opgap_usage_error("export", "one trace at a time: %s is too many", argv[optind]);
+  return check(request);
+}
+
+/* ---- running ---- */
+
+/* The trace's name without its folder and ending, with the format's ending. */
+static char *default_path(const struct request *request)
+{
+  char *copy = strdup(request->trace), *path = NULL;
+  size_t length = copy ? strlen(copy) : 0;
+  while (length > 1 && copy[length - 1] == '/')
+    copy[--length] = '\0';
+  const char *slash = copy ? strrchr(copy, '/') : NULL;
+  const char *name = slash != NULL ? slash + 1 : copy;
+  const char *dot = name != NULL ? strrchr(name, '.') : NULL;
+  int kept = dot != NULL && dot > name ? (int)(dot - name) : (int)(name ? strlen(name) : 0);
+  if (name == NULL || asprintf(&path, "%.*s%s", kept, name, request->format->suffix) < 0)
+    path = NULL;
+  free(copy);
+  return path;
+}
+
+static void interrupted(int signal_number)
+{
+  sink_abandon_all();
+  signal(signal_number, SIG_DFL);
+  raise(signal_number);
+}
+
+static void watch_signals(void)
+{
+  static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+  struct sigaction action = {.sa_handler = interrupted};
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+    sigaction(ends[i], &action, NULL);
+  signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write() */
+  signal(SIGXFSZ, SIG_IGN);
+}
+
+static int write_export(struct request *request, const struct opgap_source *source, const struct opgap_summary *summary,
+                        const char *path)
+{
+  struct opgap_progress progress;
+  struct opgap_export_job job = {.source = source,
+                                 .summary = summary,
+                                 .path = path,
+                                 .max_bytes = request->max_bytes,
+                                 .for_tensorboard = request->for_tensorboard,
+                                 .progress = opgap_progress_show,
+                                 .progress_context = &progress};
+  opgap_progress_begin(&progress, "exporting");
+  job.spans = opgap_spans_open(source, summary, &request->filter);
+  bool done = request->format->write(&job);
+  opgap_progress_end(&progress);
+  opgap_spans_close(job.spans);
+  if (!done)
+    return opgap_fail(OPGAP_EXIT_USAGE, "%s", job.error);
+  if (strcmp(path, "-") != 0)
+    fprintf(stderr, "opgap: %llu spans in %s%s\n", (unsigned long long)job.spans_written, path,
+            job.files_written > 1 ? " and more files" : "");
+  return summary->complete ? OPGAP_EXIT_DONE : OPGAP_EXIT_DAMAGED;
+}
+
+static int export_trace(struct opgap_trace *trace, struct request *request)
+{
+  char error[1024] = "", *path = request->path ? strdup(request->path) : default_path(request);
+  struct opgap_progress progress;
+  struct opgap_source source = opgap_source_of_trace(trace, request->trace);
+  if (path == NULL)
+    return opgap_fail(OPGAP_EXIT_USAGE, "out of memory");
+  watch_signals();
+  opgap_progress_begin(&progress, "reading the trace");
+  request->analysis.progress = opgap_progress_show;
+  request->analysis.progress_context = &progress;
+  struct opgap_summary *summary = opgap_analyse(&source, &request->analysis, error, sizeof error);
+  opgap_progress_end(&progress);
+  int code =
+      summary == NULL ? opgap_fail(OPGAP_EXIT_USAGE, "%s", error) : write_export(request, &source, summary, path);
+  opgap_summary_free(summary);
+  free(path);
+  return code;
+}
+
+int opgap_cmd_export(int argc, char **argv)
+{
+  struct request request = {.max_bytes = DEFAULT_MAX_BYTES};
+  char error[1024] = "", *newest = NULL;
+  int code = parse(argc, argv, &request);
+  if (code >= 0)
+    return code;
+  if (request.trace == NULL)
+    request.trace = newest = opgap_newest_trace(".");
+  if (request.trace == NULL)
+    return opgap_fail(OPGAP_EXIT_USAGE,
+                      "there is no trace (NAME.opgap) in this folder: give its path, or make one with "
+                      "opgap record -- PROGRAM");
+  opgap_trace_recover(request.trace);
+  struct opgap_trace *trace = opgap_trace_open(request.trace, error, sizeof error);
+  if (trace == NULL) {
+    code = opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
+  } else {
+    code = export_trace(trace, &request);
+    opgap_trace_close(trace);
+  }
+  free(newest);
+  return code;
+}
