@@ -43,26 +43,9 @@ static int check(const struct opgap_runs *runs)
   return OPGAP_EXIT_DONE;
 }
 
-/* Replaces the file as a whole, so that a failure leaves the old one. */
-static int write_file(const struct opgap_runs *runs, const char *path)
+static bool write_runs(void *runs, FILE *file)
 {
-  size_t size = strlen(path) + 32;
-  char *temporary = malloc(size);
-  if (temporary == NULL)
-    return opgap_fail(OPGAP_EXIT_USAGE, "out of memory");
-  snprintf(temporary, size, "%s.%ld.tmp", path, (long)getpid());
-  FILE *file = fopen(temporary, "w");
-  bool good = file != NULL && opgap_baseline_write(runs, file);
-  if (file != NULL)
-    good = fclose(file) == 0 && good;
-  good = good && rename(temporary, path) == 0;
-  int code = OPGAP_EXIT_DONE;
-  if (!good) {
-    code = opgap_fail(OPGAP_EXIT_USAGE, "cannot write %s: %s", path, strerror(errno));
-    unlink(temporary);
-  }
-  free(temporary);
-  return code;
+  return opgap_baseline_write(runs, file);
 }
 
 static int baseline(const char *const *paths, size_t count, const char *output)
@@ -72,10 +55,8 @@ static int baseline(const char *const *paths, size_t count, const char *output)
   if (runs == NULL)
     return opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
   int code = check(runs);
-  if (code == OPGAP_EXIT_DONE && strcmp(output, "-") == 0)
-    code = opgap_baseline_write(runs, stdout) ? OPGAP_EXIT_DONE : opgap_fail(OPGAP_EXIT_USAGE, "cannot write");
-  else if (code == OPGAP_EXIT_DONE)
-    code = write_file(runs, output);
+  if (code == OPGAP_EXIT_DONE)
+    code = opgap_write_file(output, write_runs, runs);
   if (code == OPGAP_EXIT_DONE && strcmp(output, "-") != 0)
     fprintf(stderr, "opgap: %s: %zu run%s, %llu steps\n", output, runs->run_count, runs->run_count == 1 ? "" : "s",
             (unsigned long long)runs->steps);

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -149,6 +150,57 @@ void opgap_progress_end(struct opgap_progress *progress)
   if (progress->percent >= 0)
     fputs("\r\033[K", stderr);
   progress->percent = -1;
+}
+
+/* Returns 0 or the error of the first call that failed. */
+static int write_stream(FILE *file, bool (*write)(void *context, FILE *file), void *context)
+{
+  errno = 0;
+  bool good = write(context, file) && fflush(file) == 0 && !ferror(file);
+  return good ? 0 : errno ? errno : EIO;
+}
+
+static int write_named(const char *name, bool (*write)(void *context, FILE *file), void *context)
+{
+  FILE *file = fopen(name, "w");
+  if (file == NULL)
+    return errno;
+  int error = write_stream(file, write, context);
+  if (fclose(file) != 0 && error == 0)
+    error = errno;
+  return error;
+}
+
+static int replace(const char *path, bool (*write)(void *context, FILE *file), void *context)
+{
+  char *temporary;
+  if (asprintf(&temporary, "%s.%ld.tmp", path, (long)getpid()) < 0)
+    return ENOMEM;
+  int error = write_named(temporary, write, context);
+  if (error == 0 && rename(temporary, path) != 0)
+    error = errno;
+  if (error != 0)
+    unlink(temporary);
+  free(temporary);
+  return error;
+}
+
+int opgap_write_file(const char *path, bool (*write)(void *context, FILE *file), void *context)
+{
+  struct stat info;
+  int error;
+  signal(SIGXFSZ, SIG_IGN); /* a limit of size or a closed pipe is an error of the write, not the program's end */
+  signal(SIGPIPE, SIG_IGN);
+  if (strcmp(path, "-") == 0)
+    error = write_stream(stdout, write, context);
+  else if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+    error = write_named(path, write, context);
+  else
+    error = replace(path, write, context);
+  if (error == 0)
+    return OPGAP_EXIT_DONE;
+  return opgap_fail(OPGAP_EXIT_USAGE, "cannot write %s: %s",
+                    strcmp(path, "-") == 0 ? "the output" : opgap_printable(path), strerror(error));
 }
 
 const char *opgap_printable(const char *text)

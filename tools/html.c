@@ -1,11 +1,8 @@
 /* opgap html: a trace as one page to look at. */
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "analysis/analysis.h"
 #include "analysis/levels.h"
@@ -202,34 +199,10 @@ static char *output_path(const struct request *request)
   return asprintf(&path, "%.*s.html", (int)(end - name), name) < 0 ? NULL : path;
 }
 
-/* Under another name first, so that a failure leaves no half page and an older one as it was.  What is no plain file
- * (a pipe, a terminal) is written as it is. */
-static bool write_page(const struct opgap_html *html, const char *path)
+static bool write_page(void *html, FILE *file)
 {
-  struct stat info;
-  bool plain = stat(path, &info) != 0 || S_ISREG(info.st_mode);
-  char *name;
-  if (asprintf(&name, plain ? "%s.%ld.tmp" : "%s", path, (long)getpid()) < 0)
-    return false;
-  FILE *file = fopen(name, "w");
-  bool good = file != NULL;
-  if (good) {
-    opgap_output_html(html, file);
-    good = !ferror(file);
-    int error = errno;
-    good = fclose(file) == 0 && good;
-    if (good && plain)
-      good = rename(name, path) == 0;
-    else if (!good && errno == 0)
-      errno = error;
-    if (!good && plain) {
-      error = errno;
-      unlink(name);
-      errno = error;
-    }
-  }
-  free(name);
-  return good;
+  opgap_output_html(html, file);
+  return true;
 }
 
 static int write_html(struct opgap_source *source, struct request *request, struct opgap_summary *summary)
@@ -243,15 +216,12 @@ static int write_html(struct opgap_source *source, struct request *request, stru
   opgap_progress_end(&progress);
   struct opgap_html html = {.summary = summary, .levels = levels, .limit = request->limit};
   char *path = output_path(request);
-  int code = summary->complete ? OPGAP_EXIT_DONE : OPGAP_EXIT_DAMAGED;
-  if (path == NULL)
-    code = opgap_fail(OPGAP_EXIT_USAGE, "out of memory");
-  else if (strcmp(path, "-") == 0)
-    opgap_output_html(&html, stdout); /* main sees to errors */
-  else if (!write_page(&html, path))
-    code = opgap_fail(OPGAP_EXIT_USAGE, "cannot write %s: %s", opgap_printable(path), strerror(errno));
-  else
-    printf("wrote %s\n", opgap_printable(path));
+  int code = path == NULL ? opgap_fail(OPGAP_EXIT_USAGE, "out of memory") : opgap_write_file(path, write_page, &html);
+  if (code == OPGAP_EXIT_DONE) {
+    if (strcmp(path, "-") != 0)
+      printf("wrote %s\n", opgap_printable(path));
+    code = summary->complete ? OPGAP_EXIT_DONE : OPGAP_EXIT_DAMAGED;
+  }
   free(path);
   opgap_levels_free(levels);
   opgap_spans_close(spans);

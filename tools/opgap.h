@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <time.h>
 
 enum opgap_exit {
@@ -65,6 +66,12 @@ struct opgap_progress {
 void opgap_progress_begin(struct opgap_progress *progress, const char *what);
 void opgap_progress_show(void *progress, uint64_t done, uint64_t total);
 void opgap_progress_end(struct opgap_progress *progress);
+
+/* Writes a file as a whole: under another name first, so that a failure leaves no half file and an older one as it was.
+ * What is no plain file (a pipe, a terminal) is written as it is; "-" is the standard output.  `write` returns false
+ * when it fails by itself; errors of the stream need not be looked for.  Returns OPGAP_EXIT_DONE, or says what failed
+ * in one line and returns OPGAP_EXIT_USAGE. */
+int opgap_write_file(const char *path, bool (*write)(void *context, FILE *file), void *context);
 
 /* Text safe for a terminal: control bytes become '?'.  The result lives until the fourth next call. */
 const char *opgap_printable(const char *text);

@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/pool.h"
+
 #define PROCESSES 8
 #define STREAMS 8
-#define RECORDS 4096
 #define NAMES 512
 
 struct fake_stream {
-  struct opgap_record records[RECORDS];
-  size_t count;
+  VEC(struct opgap_record) records;
 };
 static struct fake_process {
   struct opgap_process_info info;
@@ -52,6 +52,9 @@ static const struct opgap_event hooks[] = {
 
 void fake_reset(void)
 {
+  for (unsigned p = 0; p < process_count; p++)
+    for (unsigned s = 0; s < STREAMS; s++)
+      VEC_FREE(&processes[p].data[s].records);
   memset(processes, 0, sizeof processes);
   process_count = 0;
 }
@@ -121,10 +124,9 @@ void fake_record(unsigned process, unsigned stream, struct opgap_record record)
 {
   struct fake_process *p = &processes[process];
   struct fake_stream *s = &p->data[stream];
-  ck_assert_uint_lt(s->count, RECORDS);
-  if (s->count == 0)
+  if (s->records.count == 0)
     p->streams[stream].first_ns = record.start_ns;
-  s->records[s->count++] = record;
+  *VEC_PUSH(&s->records) = record;
   p->streams[stream].last_ns = record.end_ns;
   p->streams[stream].records++;
   p->info.records++;
@@ -256,8 +258,8 @@ static void *open_cursor(void *context, unsigned process, unsigned stream)
 static size_t read_batch(void *opaque, const struct opgap_record **records)
 {
   struct fake_cursor *cursor = opaque;
-  size_t left = cursor->stream->count - cursor->next, count = left < BATCH ? left : BATCH;
-  *records = cursor->stream->records + cursor->next;
+  size_t left = cursor->stream->records.count - cursor->next, count = left < BATCH ? left : BATCH;
+  *records = cursor->stream->records.at + cursor->next;
   cursor->next += count;
   return count;
 }

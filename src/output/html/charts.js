@@ -99,10 +99,10 @@
         f.svg.append("path").datum(steps.durations_ns).attr("class", "line").attr("fill", "none")
           .attr("stroke", opgap.css("--accent")).attr("stroke-opacity", .75).attr("stroke-width", 1.2)
           .attr("d", d3.line().x((d, i) => f.xs(i * each)).y(y));
-      if (steps.durations_ns.length <= 600)
-        f.svg.append("g").selectAll("circle").data(steps.durations_ns).join("circle").attr("cx", (d, i) => f.xs(i * each))
-          .attr("cy", y).attr("r", 2.6).attr("data-ns", d => d).attr("stroke", opgap.css("--accent"))
-          .attr("fill", (d, i) => i < warm ? opgap.css("--bg") : opgap.css("--accent"));
+      const dots = steps.durations_ns.length <= 600 ? steps.durations_ns : steps.durations_ns.slice(0, warm);
+      f.svg.append("g").selectAll("circle").data(dots).join("circle").attr("cx", (d, i) => f.xs(i * each))
+        .attr("cy", y).attr("r", 2.6).attr("data-ns", d => d).attr("stroke", opgap.css("--accent"))
+        .attr("fill", (d, i) => i < warm ? opgap.css("--bg") : opgap.css("--accent"));
       if (steps.median_ns !== null) {
         rule(f, steps.p95_ns, "p95 " + opgap.time(steps.p95_ns), opgap.css("--mark"), true);
         rule(f, steps.median_ns, "median " + opgap.time(steps.median_ns), opgap.css("--soft"), false);

@@ -7,6 +7,8 @@
   opgap.time = function (ns) {
     if (ns === null || ns === undefined)
       return "–";
+    if (ns === 0)
+      return "0";
     if (ns < 1000)
       return Math.round(ns) + " ns";
     return ns < 1e6 ? digits(ns / 1e3) + " µs" : ns < 1e9 ? digits(ns / 1e6) + " ms" : digits(ns / 1e9) + " s";

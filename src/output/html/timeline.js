@@ -613,7 +613,7 @@
         button("Whole run", "whole run (0)", () => view(0, data.duration), "timeline-all"), windows.length ? places : null, range),
       el("div", { id: "timeline-box" }, overview, scroll), details);
 
-    opgap.timelineApi = { view, zoomTo, state, groups, canvas, scroll,
+    opgap.timelineApi = { view, paint, zoomTo, state, groups, canvas, scroll,
       /* Page coordinates of a span's middle, for tests and links. */
       place: (row, lane, time) => ({ x: x(time), y: row.y + lane * LANE + LANE / 2 - scroll.scrollTop }) };
     document.addEventListener("opgap-theme", () => {
