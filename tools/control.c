@@ -22,6 +22,7 @@
 
 #include "format/reader.h"
 #include "format/recover.h"
+#include "format/trace_format.h"
 
 struct job {
   const char *trace;
@@ -238,24 +239,32 @@ static char *make_folder(const char *trace, const char *wanted)
   return NULL;
 }
 
-static bool copy_process(const struct opgap_trace *trace, unsigned process, const char *folder)
+/* One part of a process file. */
+static bool copy_part(const struct opgap_trace *trace, unsigned process, const char *folder, const char *suffix,
+                      int (*copy)(const struct opgap_trace *trace, unsigned process, int fd))
 {
   const char *from = opgap_trace_process(trace, process)->path, *name = strrchr(from, '/');
   char *path;
-  if (asprintf(&path, "%s/%s", folder, name != NULL ? name + 1 : from) < 0)
+  if (asprintf(&path, "%s/%s%s", folder, name != NULL ? name + 1 : from, suffix) < 0)
     return false;
   int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  bool good = fd >= 0 && opgap_trace_copy(trace, process, fd) == 0;
+  int result = fd >= 0 ? copy(trace, process, fd) : -1;
   int error = errno;
-  if (fd >= 0 && close(fd) != 0 && good) {
-    good = false;
+  if (fd >= 0 && close(fd) != 0 && result == 0) {
+    result = -1;
     error = errno;
   }
-  if (!good && fd >= 0)
+  if (result != 0 && fd >= 0)
     unlink(path);
   free(path);
   errno = error;
-  return good;
+  return result >= 0;
+}
+
+static bool copy_process(const struct opgap_trace *trace, unsigned process, const char *folder)
+{
+  return copy_part(trace, process, folder, OPGAP_OLDER_PART, opgap_trace_copy_older) &&
+         copy_part(trace, process, folder, "", opgap_trace_copy);
 }
 
 static int snapshot(const char *path, const char *wanted)

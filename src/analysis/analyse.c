@@ -676,7 +676,25 @@ static void add_stopped(struct analysis *a)
         longest->info->pid, stopped > 1 ? ", and for a part of others" : "");
 }
 
-#define LIMITS 4 /* the most that add_limits and add_stopped add */
+/* What the flight recorder dropped: the process that was traced longest speaks for the others. */
+static void add_dropped(struct analysis *a)
+{
+  struct opgap_summary *s = a->summary;
+  const struct process *longest = NULL;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *p = &a->processes[i];
+    if (p->info->kept_from_ns != 0 && (longest == NULL || p->end_ns > longest->end_ns))
+      longest = p;
+  }
+  if (longest == NULL)
+    return;
+  const char *keep = limit_of(a, "OPGAP_KEEP");
+  s->notices[s->notice_count++] =
+      opgap_pool_printf(a->pool, "flight recorder: only the last %.3f s before the end are kept (OPGAP_KEEP=%s)",
+                        (double)(longest->end_ns - longest->info->kept_from_ns) / 1e9, keep ? keep : "?");
+}
+
+#define LIMITS 5 /* the most that add_limits, add_stopped and add_dropped add */
 
 static void list_notices(struct analysis *a)
 {
@@ -684,6 +702,7 @@ static void list_notices(struct analysis *a)
   s->notices = opgap_pool_alloc(a->pool, (a->notices.count + LIMITS) * sizeof *s->notices);
   add_limits(a);
   add_stopped(a);
+  add_dropped(a);
   for (size_t i = 0; i < a->notices.count; i++)
     s->notices[s->notice_count++] = analysis_text(a, a->notices.at[i]);
 }
@@ -705,6 +724,7 @@ static const char *const info_keys[] = {"opgap_version",
                                         "OPGAP_DELAY",
                                         "OPGAP_DURATION",
                                         "OPGAP_CONTROL",
+                                        "OPGAP_KEEP",
                                         "OPGAP_CHILDREN"};
 
 static void list_info(struct analysis *a)

@@ -140,13 +140,28 @@ int opgap_consumer_info(struct opgap_consumer *consumer, const uint8_t *pairs, s
   return write_chunk(consumer, &info, pairs_bytes);
 }
 
-int opgap_consumer_begin(struct opgap_consumer *consumer, const uint8_t *pairs, size_t pairs_bytes)
+struct opgap_account opgap_consumer_account(const struct opgap_arena *arena)
+{
+  return (struct opgap_account){arena->records, arena->raw_bytes, arena->stored_bytes, arena->chunk_sequence};
+}
+
+void opgap_consumer_restore(struct opgap_arena *arena, struct opgap_account account)
+{
+  arena->records = account.records;
+  arena->raw_bytes = account.raw_bytes;
+  arena->stored_bytes = account.stored_bytes;
+  arena->chunk_sequence = account.chunk_sequence;
+}
+
+static int write_head(struct opgap_consumer *consumer, const uint8_t *pairs, size_t pairs_bytes, uint64_t kept_from_ns)
 {
   struct opgap_file_header file = {.version = OPGAP_TRACE_VERSION,
                                    .min_version = OPGAP_TRACE_VERSION,
                                    .header_bytes = sizeof file,
                                    .start_ns = consumer->arena->first_anchor.ns,
-                                   .pid = consumer->arena->pid};
+                                   .pid = consumer->arena->pid,
+                                   .first_sequence = (uint32_t)(consumer->arena->chunk_sequence + 1),
+                                   .kept_from_ns = kept_from_ns};
   memcpy(file.magic, OPGAP_TRACE_MAGIC, sizeof file.magic);
   int error = consumer->sink(consumer->sink_context, &file, sizeof file);
   if (error)
@@ -157,6 +172,11 @@ int opgap_consumer_begin(struct opgap_consumer *consumer, const uint8_t *pairs, 
   uint64_t now = consumer->arena->first_anchor.ns;
   struct opgap_chunk_header schema = {.type = OPGAP_CHUNK_SCHEMA, .first_ns = now, .last_ns = now};
   return write_chunk(consumer, &schema, opgap_encode_schema(&consumer->encoder, consumer->raw, sizeof consumer->raw));
+}
+
+int opgap_consumer_begin(struct opgap_consumer *consumer, const uint8_t *pairs, size_t pairs_bytes)
+{
+  return write_head(consumer, pairs, pairs_bytes, 0);
 }
 
 /* Where the line from the last anchor to this one runs.  An interval that is too short for a ratio borrows the one of
@@ -343,6 +363,43 @@ static void place_reached(struct opgap_consumer *consumer, struct opgap_thread *
   atomic_store_explicit(&slot->read_pos, at->position, memory_order_release);
   for (uint32_t i = 0; i < at->passed_count; i++)
     push_free_segment(consumer->arena, at->passed[i]);
+}
+
+/* One stream's chunk at the beginning of a part. */
+static int write_base(struct opgap_consumer *consumer, struct opgap_thread *slot, struct opgap_anchor now,
+                      size_t (*more)(const struct opgap_thread *slot, uint64_t *words, size_t room))
+{
+  uint64_t written[OPGAP_MAX_COUNTERS]; /* all totals, not only those that changed since the last chunk */
+  size_t count = 0;
+  memcpy(written, slot->written_calls, sizeof written);
+  memset(slot->written_calls, 0, sizeof slot->written_calls);
+  if (slot->kind == OPGAP_STREAM_THREAD) {
+    uint64_t start[4] = {OPGAP_WORD0(OPGAP_EV_THREAD_START, 4, 0, 0), now.ticks, slot->pthread,
+                         (uint64_t)(int64_t)slot->creator_tid};
+    memcpy(consumer->words, start, sizeof start);
+    count = 4;
+  }
+  count = add_counters(consumer, slot, count, slot->kind == OPGAP_STREAM_THREAD ? now.ticks : now.ns);
+  memcpy(slot->written_calls, written, sizeof written);
+  count += more(slot, consumer->words + count, OPGAP_ENCODE_MAX_WORDS - count);
+  return write_records(consumer, slot, count, atomic_load_explicit(&slot->read_pos, memory_order_relaxed));
+}
+
+int opgap_consumer_part(struct opgap_consumer *consumer, const uint8_t *pairs, size_t pairs_bytes,
+                        size_t (*more)(const struct opgap_thread *slot, uint64_t *words, size_t room))
+{
+  struct opgap_arena *arena = consumer->arena;
+  int error = write_head(consumer, pairs, pairs_bytes, arena->last_anchor.ns);
+  uint32_t slots = atomic_load_explicit(&arena->slots_high, memory_order_acquire);
+  consumer->scale = (struct opgap_tick_scale){
+      .ticks0 = arena->last_anchor.ticks, .ns0 = arena->last_anchor.ns, .mult = consumer->scale.mult};
+  for (uint32_t i = 0; i < slots && error == 0; i++) {
+    struct opgap_thread *slot = opgap_arena_slot(arena, i);
+    uint32_t state = atomic_load_explicit(&slot->state, memory_order_acquire); /* D */
+    if (state == OPGAP_SLOT_LIVE || state == OPGAP_SLOT_DYING || state == OPGAP_SLOT_ENDED)
+      error = write_base(consumer, slot, arena->last_anchor, more);
+  }
+  return error;
 }
 
 /* Moves to a position that the file already holds. */

@@ -40,6 +40,17 @@ enum opgap_drain_mode {
  * negative: the sink failed, nothing is lost from the rings. */
 long opgap_consumer_drain(struct opgap_consumer *consumer, struct opgap_anchor (*clock)(const struct opgap_arena *),
                           enum opgap_drain_mode mode);
+/* Begins another part of the trace, in place of the one so far: header, INFO and SCHEMA, then for each live stream a
+ * chunk with its place in its ring, its start and its counters as of the last anchor, and what `more` puts into
+ * words[room] (ring words; returns their number).  Right after a drain. */
+int opgap_consumer_part(struct opgap_consumer *consumer, const uint8_t *pairs, size_t pairs_bytes,
+                        size_t (*more)(const struct opgap_thread *slot, uint64_t *words, size_t room));
+/* What the arena's account of the trace is, and was: for a part that could not be written. */
+struct opgap_account {
+  uint64_t records, raw_bytes, stored_bytes, chunk_sequence;
+};
+struct opgap_account opgap_consumer_account(const struct opgap_arena *arena);
+void opgap_consumer_restore(struct opgap_arena *arena, struct opgap_account account);
 /* Appends a further INFO chunk: what is known only later.  pairs: encoded by opgap_encode_pair. */
 int opgap_consumer_info(struct opgap_consumer *consumer, const uint8_t *pairs, size_t pairs_bytes);
 /* Writes the END chunk. */

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -52,7 +53,10 @@ struct process {
   char *path;
   uint8_t *bytes;       /* the mapped file */
   uint64_t size, sound; /* sound: up to the end of the last sound chunk */
-  uint8_t *tail;        /* chunks drained from the process's ring, in memory */
+  uint8_t *older;       /* the part before it, mapped; NULL: none */
+  uint64_t older_size;
+  ino_t inode, older_inode;
+  uint8_t *tail; /* chunks drained from the process's ring, in memory */
   size_t tail_size, tail_capacity;
   struct pair *pairs;
   size_t pair_count;
@@ -385,15 +389,15 @@ static bool take_ring(struct opgap_trace *trace, struct process *process)
     struct stat status;
     if (fd >= 0)
       close(fd);
-    process->torn = stat(process->path, &status) == 0 && (uint64_t)status.st_size > process->size;
+    process->torn |= stat(process->path, &status) == 0 && (uint64_t)status.st_size > process->size;
     return false;
   }
   uint64_t written;
   bool alive = opgap_arena_alive(arena), taken = drain_arena(process, arena, alive);
   munmap(arena, mapped);
-  process->torn = alive &&
-                  pread(fd, &written, sizeof written, offsetof(struct opgap_arena, chunk_sequence)) == sizeof written &&
-                  written > process->last_sequence;
+  process->torn |=
+      alive && pread(fd, &written, sizeof written, offsetof(struct opgap_arena, chunk_sequence)) == sizeof written &&
+      written > process->last_sequence;
   close(fd);
   struct visit visit = {trace, process};
   if (taken)
@@ -458,6 +462,48 @@ static void fill_info(struct opgap_trace *trace, struct process *process)
   }
 }
 
+/* Maps the part before the file, if one was written.  Before the file itself, which a new part may replace meanwhile.
+ */
+static void map_older_part(struct process *process)
+{
+  char path[PATH_MAX];
+  struct stat status;
+  if (snprintf(path, sizeof path, "%s" OPGAP_OLDER_PART, process->path) >= (int)sizeof path)
+    return;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+      status.st_size >= (off_t)sizeof(struct opgap_file_header)) {
+    void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (bytes != MAP_FAILED) {
+      process->older = bytes;
+      process->older_size = (uint64_t)status.st_size;
+      process->older_inode = status.st_ino;
+    }
+  }
+  if (fd >= 0)
+    close(fd);
+}
+
+/* Is it the part right before the file?  It may be the file itself, if the process died while it began a part. */
+static bool older_part_fits(const struct process *process, const struct opgap_file_header *header)
+{
+  struct opgap_file_header older;
+  if (process->older == NULL || process->older_inode == process->inode)
+    return false;
+  memcpy(&older, process->older, sizeof older);
+  return memcmp(older.magic, header->magic, sizeof older.magic) == 0 && older.pid == header->pid &&
+         older.start_ns == header->start_ns && older.kept_from_ns < header->kept_from_ns &&
+         older.header_bytes == sizeof older;
+}
+
+static void begin_part(struct process *process, const struct opgap_file_header *header)
+{
+  process->last_sequence = header->first_sequence ? header->first_sequence - 1 : 0;
+  process->info.kept_from_ns = header->kept_from_ns;
+  if (header->kept_from_ns > header->start_ns)
+    process->info.start_ns = process->info.end_ns = header->kept_from_ns;
+}
+
 static bool header_ok(const struct process *process, char *error, size_t error_size)
 {
   struct opgap_file_header header;
@@ -495,6 +541,7 @@ static bool map_trace_file(struct process *process, char *error, size_t size)
     return false;
   }
   process->size = (uint64_t)status.st_size;
+  process->inode = status.st_ino;
   process->info.stored_bytes = process->size;
   if (process->size) {
     void *bytes = mmap(NULL, process->size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -521,6 +568,8 @@ static void process_free(struct process *process)
   free(process->path);
   if (process->bytes)
     munmap(process->bytes, process->size);
+  if (process->older)
+    munmap(process->older, process->older_size);
   while (process->blocks) {
     struct block *block = process->blocks;
     process->blocks = block->next;
@@ -550,6 +599,7 @@ static struct process *read_process(struct opgap_trace *trace, const char *path,
   process->info.path = process->path;
   process->info.complete = true;
   atomic_store(&process->name_limit, 1);
+  map_older_part(process);
   if (!map_trace_file(process, error, size) || !header_ok(process, error, size)) {
     process_free(process);
     return NULL;
@@ -559,6 +609,18 @@ static struct process *read_process(struct opgap_trace *trace, const char *path,
   process->info.pid = header.pid;
   process->info.start_ns = process->info.end_ns = header.start_ns;
   struct visit visit = {trace, process};
+  if (older_part_fits(process, &header)) {
+    struct opgap_file_header older;
+    memcpy(&older, process->older, sizeof older);
+    begin_part(process, &older);
+    opgap_walk_chunks(process->older, process->older_size, sizeof older, visit_chunk, note_damage, &visit);
+    process->info.stored_bytes += process->older_size;
+  } else {
+    if (process->older) /* not of this file, or the file itself */
+      munmap(process->older, process->older_size);
+    process->older = NULL;
+    begin_part(process, &header);
+  }
   unsigned damage_before = trace->damage_count;
   uint64_t sound = opgap_walk_chunks(process->bytes, process->size, sizeof header, visit_chunk, note_damage, &visit);
   process->sound = sound;
@@ -570,6 +632,8 @@ static struct process *read_process(struct opgap_trace *trace, const char *path,
     process->info.damaged_bytes = 0;
     process->info.complete = true;
   }
+  struct stat status;
+  process->torn |= stat(process->path, &status) == 0 && status.st_ino != process->inode; /* another part has begun */
   return process;
 }
 
@@ -756,6 +820,12 @@ static int write_all(int fd, const uint8_t *bytes, uint64_t size)
     size -= (uint64_t)n;
   }
   return 0;
+}
+
+int opgap_trace_copy_older(const struct opgap_trace *trace, unsigned process, int fd)
+{
+  const struct process *p = trace->processes[process];
+  return p->older ? write_all(fd, p->older, p->older_size) : 1;
 }
 
 int opgap_trace_copy(const struct opgap_trace *trace, unsigned process, int fd)

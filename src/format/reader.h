@@ -43,6 +43,7 @@ struct opgap_process_info {
   const char *boot_id;
   uint64_t start_ns, end_ns;  /* CLOCK_MONOTONIC; end = last time known */
   int64_t realtime_offset_ns; /* CLOCK_REALTIME = CLOCK_MONOTONIC + this */
+  uint64_t kept_from_ns; /* what was recorded before it was dropped (OPGAP_KEEP) and start_ns is this; 0: nothing was */
   enum opgap_ended ended;
   int32_t exit_status; /* valid when clean */
   bool forked;         /* began by fork without exec */
@@ -84,6 +85,8 @@ const char *opgap_trace_damage(const struct opgap_trace *trace, unsigned index);
 /* Writes a process file as it was when the trace was opened, with what its ring then held behind it: a trace file that
  * ended `running`.  0, or -1 and errno.  Damaged bytes are copied as they are, a cut tail is not. */
 int opgap_trace_copy(const struct opgap_trace *trace, unsigned process, int fd);
+/* Likewise the part before it (OPGAP_OLDER_PART); 1: there is none. */
+int opgap_trace_copy_older(const struct opgap_trace *trace, unsigned process, int fd);
 
 /* Reads a stream from its beginning.  A cursor holds one decompressed chunk at a time. */
 struct opgap_cursor *opgap_cursor_open(const struct opgap_trace *trace, unsigned process, unsigned stream);

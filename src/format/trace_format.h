@@ -14,6 +14,8 @@
 #define OPGAP_TRACE_VERSION 1u
 #define OPGAP_CHUNK_MAGIC 0x4843474fu /* "OGCH" */
 
+#define OPGAP_OLDER_PART ".older" /* behind a file's name: the part before it, of the same process */
+
 enum opgap_chunk_type {
   OPGAP_CHUNK_INFO = 1,    /* keys and values about the process */
   OPGAP_CHUNK_SCHEMA = 2,  /* the event table */
@@ -29,8 +31,9 @@ struct opgap_file_header {
   uint32_t features; /* unknown bits may be ignored */
   uint64_t start_ns;
   int32_t pid;
-  uint32_t reserved;
-  uint64_t reserved2[3];
+  uint32_t first_sequence; /* of its chunks; 0: 1 */
+  uint64_t kept_from_ns;   /* what was recorded before was dropped (OPGAP_KEEP); 0: nothing was */
+  uint64_t reserved[2];
 };
 static_assert(sizeof(struct opgap_file_header) == 64, "file header");
 

@@ -21,6 +21,11 @@ bool opgap_control_mapped(void)
   return control != NULL;
 }
 
+bool opgap_control_stopped(void)
+{
+  return control != NULL && atomic_load(&control->wanted) == 0;
+}
+
 static bool map_page(int protection_flags, int fd, long offset)
 {
   long at = opgap_raw6(SYS_mmap, (long)active_page, OPGAP_CONTROL_BYTES, PROT_READ | PROT_WRITE, protection_flags, fd,

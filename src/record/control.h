@@ -20,6 +20,8 @@ void opgap_control_attach(void);
 void opgap_control_detach(void);
 /* The page is mapped: a forked child must start its own session at once, its parent's end would switch it off. */
 bool opgap_control_mapped(void);
+/* Recording is stopped from outside. */
+bool opgap_control_stopped(void);
 
 /* opgap_active is to be `open` (schedule, delay), or what remains of it while recording is stopped from outside. */
 void opgap_active_open(uint32_t open);

@@ -16,6 +16,7 @@
 #include "record/cgroup.h"
 #include "record/control.h"
 #include "record/internal.h"
+#include "record/keep.h"
 #include "record/raw.h"
 #include "record/schedule.h"
 
@@ -35,15 +36,29 @@ __attribute__((weak)) void opgap_gpu_drain(void);
 
 /* Numbers of the flusher's own descriptor table: meaningless, and dangerous, on any other thread. */
 static int flusher_trace_fd = -1, flusher_ring_fd = -1;
+static uint32_t flusher_part; /* that flusher_trace_fd belongs to */
 
 int opgap_flusher_ring_fd(void)
 {
   return opgap_cell == &opgap_flusher_cell ? flusher_ring_fd : -1;
 }
 
+static void open_own_trace(void)
+{
+  flusher_part = opgap_state->part;
+  flusher_trace_fd =
+      (int)opgap_raw_open(opgap_state->arena->trace_file, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0);
+}
+
 static int own_trace_fd(void)
 {
-  return opgap_cell == &opgap_flusher_cell ? flusher_trace_fd : -1;
+  if (opgap_cell != &opgap_flusher_cell)
+    return -1;
+  if (flusher_trace_fd >= 0 && flusher_part != opgap_state->part) {
+    opgap_raw_close(flusher_trace_fd);
+    open_own_trace();
+  }
+  return flusher_trace_fd;
 }
 
 /* ---- the trace file ---- */
@@ -131,6 +146,12 @@ int opgap_trace_append(void *context, const void *bytes, size_t size)
     return 0;
   if (state->write_failed && !state->last_words)
     return -5;
+  if (state->part_file) {
+    long error = opgap_within_file_limit(state->file_bytes + size) ? 0 : -27;
+    if (error == 0 && write_all(state->part_file - 1, bytes, size, &error))
+      state->file_bytes += size;
+    return (int)error;
+  }
   uint64_t end = state->file_bytes + size + (state->last_words ? 0 : LAST_WORDS_BYTES);
   if (max && end > max) {
     give_up("OPGAP_MAX_SIZE is reached", -27);
@@ -197,6 +218,8 @@ long opgap_drain_now(enum opgap_drain_mode mode)
   if (opgap_gpu_drain)
     opgap_gpu_drain();
   long records = opgap_consumer_drain(opgap_state->consumer, opgap_clock_anchor_for, mode);
+  if (records >= 0)
+    opgap_keep_turn();
   opgap_state->arena->flusher_cpu_ns += own_cpu_ns() - before;
   return records;
 }
@@ -255,7 +278,7 @@ static void take_own_descriptors(void)
 #endif
     for (int fd = 0; fd < 4096; fd++)
       opgap_raw_close(fd);
-  flusher_trace_fd = (int)opgap_raw_open(state->arena->trace_file, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0);
+  open_own_trace();
   if (state->arena->ring_file[0])
     flusher_ring_fd = (int)opgap_raw_open(state->arena->ring_file, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
 }

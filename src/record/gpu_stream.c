@@ -25,6 +25,30 @@ static bool is_span(unsigned event)
          event != OPGAP_EV_GPU_LOST;
 }
 
+#define DEVICES 64u
+#define DEVICE_WORDS 8u
+static uint64_t devices[DEVICES][DEVICE_WORDS];
+static unsigned device_count;
+static int devices_of; /* pid: a forked child has none yet */
+
+static void remember_device(const uint64_t *record, unsigned words)
+{
+  if (devices_of != opgap_state->pid)
+    device_count = 0;
+  devices_of = opgap_state->pid;
+  if (device_count < DEVICES && words == DEVICE_WORDS)
+    memcpy(devices[device_count++], record, sizeof devices[0]);
+}
+
+size_t opgap_gpu_devices(uint64_t *words, size_t room)
+{
+  size_t count = devices_of == opgap_state->pid ? device_count * (size_t)DEVICE_WORDS : 0;
+  if (count > room)
+    return 0;
+  memcpy(words, devices, count * sizeof *words);
+  return count;
+}
+
 void opgap_gpu_emit(unsigned event, uint32_t status, uint64_t start_ns, uint64_t end_ns, const uint64_t *fields,
                     unsigned count)
 {
@@ -45,5 +69,7 @@ void opgap_gpu_emit(unsigned event, uint32_t status, uint64_t start_ns, uint64_t
   w[1] = start_ns;
   w[2] = end_ns; /* overwritten by the first field of an instant */
   memcpy(w + head, fields, count * sizeof *fields);
+  if (event == OPGAP_EV_GPU_DEVICE)
+    remember_device(w, head + count);
   opgap_commit(cell, w + head + count);
 }

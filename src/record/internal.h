@@ -48,6 +48,8 @@ struct opgap_state {
   uint64_t file_bytes;         /* of the trace, as we left it */
   uint32_t last_chunk_bytes;   /* of the file's last chunk if that holds records, else 0 */
   uint32_t last_chunk_records;
+  uint32_t part; /* parts begun after the first (keep.h) */
+  int part_file; /* descriptor + 1 of a part that is being begun, 0: none */
   bool file_created;
   bool write_failed;   /* writing has stopped for good: what is in the rings stays there until the end */
   bool discard;        /* the sink counts what could not be written */

@@ -16,6 +16,7 @@
 #include "format/recover.h"
 #include "record/control.h"
 #include "record/internal.h"
+#include "record/keep.h"
 #include "record/raw.h"
 #include "record/schedule.h"
 
@@ -514,6 +515,7 @@ static bool begin(struct opgap_state *state, bool forked)
   size_t bytes = describe(description, sizeof description, ppid, forked);
   if (opgap_consumer_begin(state->consumer, description, bytes) < 0)
     return false;
+  opgap_keep_begin(description, bytes);
   opgap_control_attach();
   uint32_t index;
   state->process_stream = opgap_slot_take(OPGAP_STREAM_PROCESS, 0, &index);

@@ -43,9 +43,9 @@ enum opgap_setting_type {
 };
 
 /* Members: out (char[], "" for the default), hooks (mask of enum opgap_group), alloc_events (bool), min_alloc,
- * min_copy (bytes), stacks (enum opgap_stacks), gpu (enum opgap_gpu_detail), schedule, delay_ns, duration_ns, control
- * (enum opgap_control_choice), children (enum opgap_children), buffer, max_size (bytes), log (enum opgap_log), off
- * (bool). */
+ * min_copy (bytes), stacks (enum opgap_stacks), gpu (enum opgap_gpu_detail), schedule, delay_ns, duration_ns, keep_ns,
+ * control (enum opgap_control_choice), children (enum opgap_children), buffer, max_size (bytes), log (enum opgap_log),
+ * off (bool). */
 #define OPGAP_MEMBER_PATH(member) char member[OPGAP_SETTING_PATH_MAX];
 #define OPGAP_MEMBER_GROUPS(member) uint32_t member;
 #define OPGAP_MEMBER_CHOICE(member) uint32_t member;

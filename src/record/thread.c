@@ -257,6 +257,8 @@ void opgap_emit(unsigned event, uint32_t status, uint64_t start, uint64_t end, c
     w[2] = end;
   memcpy(w + (span ? 3 : 2), fields, count * sizeof *fields);
   opgap_commit(cell, w + words);
+  if (event == OPGAP_EV_THREAD_START && count == 2)
+    thread->creator_tid = (int32_t)fields[1];
   if (event == OPGAP_EV_THREAD_NAME && count == 1 && fields[0]) {
     const struct opgap_name *name = opgap_arena_name(opgap_state->arena, (uint32_t)fields[0]);
     size_t length = name->length < sizeof thread->name - 1 ? name->length : sizeof thread->name - 1;

@@ -12,7 +12,6 @@ import tempfile
 import time
 
 OPGAP, TRACER, PROGRAM, CASE = sys.argv[1:5]
-MALLOC_PAIRS = (100, 200, 400, 800)
 
 
 def opgap(*arguments, code=0):
@@ -232,6 +231,97 @@ def snapshots(folder):
     assert report["trace"]["complete"] is True, report["trace"]
 
 
-CASES = {f.__name__: f for f in (single_thread, on_at_first, processes, orphan, steps, not_controlled, quiet, snapshots)}
+def sizes(trace):
+    return {name: os.path.getsize(os.path.join(trace, name)) for name in os.listdir(trace)}
+
+
+def first_and_last(trace, event):
+    lines = [line for _, line in records(trace, "counter") if f"status={event} " in line]
+    return [int(re.search(r"calls=(\d+)", line).group(1)) for line in (lines[0], lines[-1])]
+
+
+def recorder(folder):
+    """The last seconds of a program that is killed; totals are those of what is kept."""
+    keep = 1.0
+    job = Job(folder, OPGAP_KEEP=str(keep))
+    job.tell("t")
+    pid, rounds = job.program.pid, 0
+    begin = time.monotonic()
+    while time.monotonic() - begin < 5 * keep:
+        job.tell("r 2000")  # fills a segment now and then, so the flusher is awake
+        job.tell("m 100")
+        rounds += 1
+        time.sleep(0.02)
+    os.kill(pid, signal.SIGKILL)
+    job.program.wait(timeout=30)
+    report = json.loads(opgap("report", "--format", "json", job.trace)[0])
+    assert report["trace"]["complete"] is True and report["trace"]["lost_records"] == 0, report["trace"]
+    assert len(sizes(job.trace)) == 2 and sum(n.endswith(".opgt.older") for n in sizes(job.trace)) == 1
+    kept = report["trace"]["duration_ns"] / 1e9
+    assert keep <= kept < 4 * keep, kept  # 2 * keep, and the time that a busy machine takes to drain
+    notice = [n for n in report["trace"]["notices"] if n.startswith("flight recorder: only the last ")]
+    assert len(notice) == 1 and notice[0].endswith(f"(OPGAP_KEEP={keep})"), report["trace"]["notices"]
+    base, total = first_and_last(job.trace, malloc_event(job.trace))
+    assert total == 100 * rounds and 0 < base < total, (base, total, rounds)
+    assert {c["name"]: c["calls"] for c in report["calls"]}["malloc"] == total - base
+    reads = [line for _, line in records(job.trace, "read")]
+    assert {c["name"]: c["calls"] for c in report["calls"]}["read"] == len(reads)
+
+
+def recorder_killed(folder):
+    """Killed at any moment, also while a part is begun: whole, and the totals are right."""
+    for round_ in range(12):
+        place = os.path.join(folder, str(round_))
+        os.mkdir(place)
+        job = Job(place, OPGAP_KEEP="0.02")
+        job.tell("t")
+        for _ in range(3):
+            job.tell("r 3000")
+            job.tell("m 100")
+            time.sleep(0.01)
+        os.write(job.pipes["main"], b"r 1000000\n")
+        time.sleep(0.05 + 0.011 * round_)
+        os.kill(job.program.pid, signal.SIGKILL)
+        job.program.wait(timeout=30)
+        report = json.loads(opgap("report", "--format", "json", job.trace)[0])  # exit 0: nothing damaged or missing
+        assert report["trace"]["lost_records"] == 0 and report["processes"][0]["ended"] == "killed"
+        assert first_and_last(job.trace, malloc_event(job.trace))[1] == 300
+        assert any("flight recorder" in notice for notice in report["trace"]["notices"]), report["trace"]["notices"]
+
+
+def recorder_size(folder):
+    """With OPGAP_MAX_SIZE the oldest goes when there is no more room, and writing never stops."""
+    job = Job(folder, OPGAP_KEEP="1000", OPGAP_MAX_SIZE="60K")
+    for _ in range(15):
+        job.tell("r 20000")
+        assert sum(sizes(job.trace).values()) <= 60 * 1024, sizes(job.trace)
+    job.tell("m 100")
+    job.end()
+    report = json.loads(opgap("report", "--format", "json", job.trace)[0])
+    assert report["trace"]["complete"] is True and report["trace"]["lost_records"] == 0, report["trace"]
+    assert report["processes"][0]["ended"] == "clean"
+    assert first_and_last(job.trace, malloc_event(job.trace))[1] == 100
+    assert 0 < len(records(job.trace, "read")) < 15 * 20000, len(records(job.trace, "read"))
+
+
+def recorder_snapshot(folder):
+    """A snapshot keeps both parts of what the job soon forgets."""
+    job = Job(folder, OPGAP_KEEP="0.1")
+    job.tell("t")
+    for _ in range(10):
+        job.tell("r 3000")
+        time.sleep(0.05)
+    os.kill(job.program.pid, signal.SIGSTOP)
+    copy = opgap("snapshot", job.trace)[0].split()[-1]
+    assert sum(name.endswith(".opgt.older") for name in sizes(copy)) == 1, sizes(copy)
+    copied, here = (opgap("info", "--records", trace)[0].splitlines() for trace in (copy, job.trace))
+    same = [line for line in copied if " open call " not in line and " counter " not in line]
+    assert len(same) > 3000 and same == [line for line in here if " open call " not in line and " counter " not in line]
+    os.kill(job.program.pid, signal.SIGCONT)
+    job.end()
+
+
+CASES = {f.__name__: f for f in (single_thread, on_at_first, processes, orphan, steps, not_controlled, quiet, snapshots,
+                                recorder, recorder_killed, recorder_size, recorder_snapshot)}
 with tempfile.TemporaryDirectory(prefix="opgap-control-") as place:
     CASES[CASE](os.path.realpath(place))

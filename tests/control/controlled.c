@@ -4,6 +4,7 @@
  *   m N     N pairs of malloc(10) and free
  *   t       creates a thread that sleeps for ever
  *   s N     N times opgap_step
+ *   r N     N times read of one byte
  *   f PIPE  forks; the child takes commands from PIPE
  *   d PIPE  the same, and this process ends
  *   x PIPE  starts this program anew with PIPE
@@ -33,6 +34,16 @@ static void *sleep_for_ever(void *unused)
   for (;;)
     pause();
   return unused;
+}
+
+static void read_bytes(long count)
+{
+  char byte;
+  int fd = open("/dev/zero", O_RDONLY);
+  for (long i = 0; i < count; i++)
+    if (read(fd, &byte, 1) != 1)
+      _exit(8);
+  close(fd);
 }
 
 static void take_line(int fd, char *line, size_t size)
@@ -71,6 +82,8 @@ int main(int argc, char **argv)
     pthread_t thread;
     if (line[0] == 'm')
       allocate(strtol(rest, NULL, 10));
+    else if (line[0] == 'r')
+      read_bytes(strtol(rest, NULL, 10));
     else if (line[0] == 's')
       for (long i = strtol(rest, NULL, 10); i > 0; i--)
         opgap_step();
