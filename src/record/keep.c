@@ -98,7 +98,8 @@ void opgap_keep_turn(void)
   struct opgap_arena *arena = opgap_state->arena;
   const struct opgap_settings *settings = &opgap_config.settings;
   uint64_t now = arena->last_anchor.ns;
-  bool full = settings->max_size && opgap_state->file_bytes > settings->max_size / 2;
+  /* a third: two parts, each of which the last drain before its turn made larger */
+  bool full = settings->max_size && opgap_state->file_bytes > settings->max_size / 3;
   if (settings->keep_ns == 0 || opgap_state->write_failed || (now - part_start_ns < settings->keep_ns && !full))
     return;
   struct opgap_account account = opgap_consumer_account(arena);

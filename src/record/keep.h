@@ -1,6 +1,6 @@
 /* The flight recorder (OPGAP_KEEP): only the last seconds stay on disk.
  *
- * A trace file is written in parts.  When the present part spans the time to keep, or half of OPGAP_MAX_SIZE, it
+ * A trace file is written in parts.  When the present part spans the time to keep, or a third of OPGAP_MAX_SIZE, it
  * becomes NAME.opgt.older in place of the part before it, and a new NAME.opgt goes on: so disk and report hold at least
  * the time to keep, and at most twice that.  Each part begins with what a reader must know without the parts before it:
  * the description, the schema, and for each live thread its start and its totals so far.
