@@ -91,6 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     scratch = aligned_alloc(64, (opgap_consumer_bytes() + 63) / 64 * 64);
     if (memory == MAP_FAILED || sound == MAP_FAILED || scratch == NULL)
       abort();
+    memset(scratch, 0, opgap_consumer_bytes());
     lay_out((struct opgap_arena *)sound);
   }
   memcpy(memory, sound, ARENA_BYTES);
@@ -107,7 +108,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   struct opgap_arena *arena = (struct opgap_arena *)memory;
   if (opgap_arena_check(arena, ARENA_BYTES) != NULL)
     return 0;
-  memset(scratch, 0, opgap_consumer_bytes());
   file_size = 0;
   struct opgap_consumer *consumer = opgap_consumer_init(scratch, arena, NULL, 0, keep, NULL);
   if (opgap_consumer_begin(consumer, (const uint8_t *)"", 0) < 0)

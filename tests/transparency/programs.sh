@@ -250,3 +250,96 @@ results_cpython()
 {
   "$PYTHON" "$here/junit.py" results.xml
 }
+
+# A stress program, with a number of operations that takes a second or two.
+for stressor in malloc:100000 pthread:3000 fork:2000 vfork:2000 signal:200000 mmap:500 sigsegv:20000 sigchld:3000 \
+  signest:20000 sigsuspend:5000 sigpipe:5000 sigfd:20000 sigtrap:50000 clone:2000 exec:200 mmapfork:20 daemon:500; do
+  LONG+=("stress:$stressor")
+done
+needs_stress=stress-ng
+run_stress()
+{
+  stress-ng "--${1%:*}" 2 "--${1%:*}-ops" "${1#*:}" --verify --timeout 300 --temp-path "$PWD"
+}
+results_stress()
+{
+  # what each stressor came to, without process ids and times
+  sed -n 's/^stress-ng: \(info\|fail\|error\|warn\): *\[[0-9]*\] *//p' ../stdout ../stderr |
+    sed 's/ in [0-9.]* *s.*//;s/ ([0-9.]* secs)//;s/process \[[0-9]*\]/process/'
+}
+
+# Fetches the source package $1 into the cache; the lists of source packages are kept there, too.
+fetch_source()
+{
+  local lists=$CACHE/lists folder
+  mkdir -p "$lists/partial" "$CACHE/archives/partial"
+  folder=$(find "$CACHE" -maxdepth 1 -type d -name "$1-*" | head -n 1)
+  [ -z "$folder" ] || return 0
+  local codename
+  codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+  echo "deb-src http://deb.debian.org/debian $codename main" >"$CACHE/sources.list"
+  local options=(-o "Dir::Etc::sourcelist=$CACHE/sources.list" -o Dir::Etc::sourceparts=/dev/null
+    -o "Dir::State::lists=$lists" -o "Dir::Cache::archives=$CACHE/archives" -o APT::Sandbox::User=root)
+  if ! apt-get "${options[@]}" update -q || ! (cd "$CACHE" && apt-get "${options[@]}" source -q "$1"); then
+    echo "the source of $1 cannot be fetched by apt-get"
+    return 1
+  fi
+}
+
+# Redis: its build with two jobs gives the same bytes.
+LONG+=(redis_build redis_suite)
+needs_redis_build="make gcc apt-get dpkg-source"
+prepare_redis_build()
+{
+  fetch_source redis
+}
+build_redis()
+{
+  make -s -j2 MALLOC=libc OPTIMIZATION=-O1 SOURCE_DATE_EPOCH=1 >/dev/null
+}
+run_redis_build()
+{
+  cp -r "$CACHE"/redis-*/. . && build_redis
+}
+results_redis_build()
+{
+  sha256sum src/redis-server src/redis-cli src/redis-benchmark
+}
+
+# Redis: parts of its own test suite, compared test by test.
+needs_redis_suite="make gcc apt-get dpkg-source tclsh"
+prepare_redis_suite()
+{
+  fetch_source redis && cd "$CACHE"/redis-*/ && { [ -x src/redis-server ] || build_redis; }
+}
+run_redis_suite()
+{
+  local test tests=()
+  for test in unit/{protocol,keyspace,scan,expire,other,multi,pubsub,scripting,aofrw,dump,auth,introspection,slowlog} \
+    unit/type/{string,incr,list,hash,set,zset,stream} integration/{aof,rdb,convert-zipmap-hash-on-load}; do
+    tests+=(--single "$test")
+  done
+  cp -r "$CACHE"/redis-*/. . && timeout 1500 ./runtest --clients 2 --timeout 300 "${tests[@]}"
+}
+results_redis_suite()
+{
+  sed -n 's/\x1b\[[0-9;]*m//g;s/^\[\(ok\|err\|exception\|skip\|ignore\)\]: \(.*\)$/\1: \2/p' ../stdout | sed 's/ ([0-9]* ms)$//'
+}
+
+LONG+=(chromium)
+needs_chromium=chromium
+run_chromium()
+{
+  cat >page.html <<'HTML'
+<html><body><script>
+  let s = 0; for (let i = 0; i < 1e6; i++) s += i % 7;
+  const c = document.createElement("canvas").getContext("2d"); c.fillRect(0, 0, 10, 10);
+  fetch("data:text/plain,hello").then((r) => r.text()).then((t) => { document.body.append(t + s); });
+</script></body></html>
+HTML
+  HOME=$PWD chromium --headless --no-sandbox --disable-gpu --virtual-time-budget=2000 --dump-dom "file://$PWD/page.html"
+}
+results_chromium()
+{
+  cat ../stdout
+}
