@@ -146,6 +146,7 @@ static void add_hook(struct analysis *a, struct thread *t, const struct hook *ho
   timeline_call(a, t, hook, r, object, named);
   breakdown_call(a, t, hook, r);
   if (blocking) {
+    threads_call(a, t, hook, r, named && analysis_name_flags(a, (uint32_t)object) & NAME_PIPE);
     ops_add_blocked(t, r->depth, r->end_ns - r->start_ns);
     gaps_call(a, t, hook, r);
   }
@@ -224,6 +225,8 @@ static void add_life(struct analysis *a, struct thread *t, const struct opgap_re
     t->pthread = r->field[0];
     t->creator_tid = (int32_t)r->field[1];
     *opgap_map_put(&p->pthreads, (uint32_t)t->pthread, 0) = (uint32_t)(t - a->threads) + 1;
+    *opgap_map_put(&p->tids, (uint64_t)t->tid, 0) = (uint32_t)(t - a->threads) + 1;
+    threads_begin(a, t, r->end_ns);
     break;
   case OPGAP_EV_THREAD_END:
     t->end_ns = r->end_ns;
@@ -245,6 +248,12 @@ static void add_life(struct analysis *a, struct thread *t, const struct opgap_re
   case OPGAP_EV_MEMORY:
     memory_sample(a, t->process, r);
     break;
+  case OPGAP_EV_SCHED:
+    threads_sample(a, t->process, r);
+    break;
+  case OPGAP_EV_CGROUP:
+    p->throttled_ns = r->field[2];
+    break;
   case OPGAP_EV_OVERHEAD:
     memcpy(p->overhead, r->field, sizeof p->overhead);
     p->has_overhead = true;
@@ -257,7 +266,7 @@ static void add_life(struct analysis *a, struct thread *t, const struct opgap_re
 static void add_record(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
-  a->now = r->end_ns;
+  a->now = t->last_ns = r->end_ns;
   if (r->event != OPGAP_EV_COUNTER && r->event != OPGAP_EV_OPEN_OP && r->event != OPGAP_EV_OPEN_CALL)
     p->last_ns = r->end_ns;
   if (r->event < OPGAP_MAX_EVENTS && p->hooks[r->event].name != 0) {
@@ -453,6 +462,10 @@ static void open_threads(struct analysis *a)
       if (t->main && p->main_thread == UINT32_MAX)
         p->main_thread = next;
       p->thread_count += info->kind == OPGAP_STREAM_THREAD;
+      if (info->kind == OPGAP_STREAM_THREAD)
+        *opgap_map_put(&p->tids, (uint64_t)t->tid, 0) = next + 1;
+      if (t->main && p->info->forked)
+        threads_begin(a, t, p->info->start_ns);
     }
   }
 }
@@ -507,8 +520,10 @@ static void free_process(struct process *p)
   timeline_free_edges(&p->objects);
   VEC_FREE(&p->off);
   opgap_map_free(&p->pthreads);
+  opgap_map_free(&p->tids);
   opgap_map_free(&p->live);
   VEC_FREE(&p->samples);
+  VEC_FREE(&p->fetches.depths);
   for (int s = 0; s < STEPS_SOURCES; s++) {
     VEC_FREE(&p->steps[s].start);
     VEC_FREE(&p->steps[s].end);
@@ -814,8 +829,11 @@ static void finish(struct analysis *a)
   ranks_finish(a);
   over_time_finish(a);
   flame_finish(a);
+  threads_finish(a);
+  loader_finish(a);
   sum_overhead(a);
   verdict_finish(a);
+  bottlenecks_finish(a);
 }
 
 /* First reading, for --steps: where the steps are. */

@@ -88,19 +88,37 @@ static void add(struct walk *w, const struct thread *t, enum opgap_cause cause, 
   add_piece(w->causes, key, example, ns);
 }
 
-/* A worker of its own making (spawn) imports its modules before its first op. */
+/* A worker of a DataLoader starts until it polls for the first index (of its own making, spawn, it imports its modules
+ * then), or, where no poll was seen, until its first op. */
 static bool still_starting(const struct walk *w, const struct thread *t, uint64_t time)
 {
-  return w->causes->data_loading && t->main && t->process != w->own_process &&
-         !w->a->processes[t->process].info->forked && (t->first_op_ns == 0 || time < t->first_op_ns);
+  if (!w->causes->data_loading || !t->main || t->process == w->own_process)
+    return false;
+  if (t->first_poll_ns != 0)
+    return time < t->first_poll_ns;
+  return !w->a->processes[t->process].info->forked && (t->first_op_ns == 0 || time < t->first_op_ns);
 }
 
-static void add_code(struct walk *w, const struct thread *t, uint64_t start, uint64_t end)
+/* Adds what of a stretch outside blocking calls was not spent on a CPU; returns the rest. */
+static uint64_t add_off_cpu(struct walk *w, struct thread *t, uint64_t start, uint64_t end)
 {
+  struct off_cpu off;
+  if (!threads_off_cpu(w->a, t, start, end, &off))
+    return end - start;
+  add(w, t, OPGAP_CAUSE_RUN_QUEUE, DOING_QUEUE, 0, 0, off.queue);
+  add(w, t, OPGAP_CAUSE_THROTTLED, DOING_THROTTLED, 0, 0, off.throttled);
+  add(w, t, OPGAP_CAUSE_OUTSIDE_HOOKS, DOING_OUTSIDE, 0, 0, off.outside);
+  return end - start - off.queue - off.throttled - off.outside;
+}
+
+static void add_code(struct walk *w, struct thread *t, uint64_t start, uint64_t end)
+{
+  if (end <= start)
+    return;
   if (still_starting(w, t, start))
     add(w, t, OPGAP_CAUSE_STARTUP, DOING_START, 0, 0, end - start);
   else
-    add(w, t, OPGAP_CAUSE_PYTHON, DOING_CODE, 0, w->file, end - start);
+    add(w, t, OPGAP_CAUSE_PYTHON, DOING_CODE, 0, w->file, add_off_cpu(w, t, start, end));
 }
 
 /* Time outside calls: in framework ops, or between them. */
@@ -115,7 +133,7 @@ static void walk_cpu(struct walk *w, struct thread *t, uint64_t start, uint64_t 
     if (to <= from)
       continue;
     add_code(w, t, at, from);
-    add(w, t, OPGAP_CAUSE_DISPATCH, DOING_OP, op->name, 0, to - from);
+    add(w, t, OPGAP_CAUSE_DISPATCH, DOING_OP, op->name, 0, add_off_cpu(w, t, from, to));
     at = to;
   }
   add_code(w, t, at, end);
@@ -391,6 +409,15 @@ static void phrase(struct analysis *a, const struct cause_row *row, char *text, 
     break;
   case DOING_LATENCY:
     snprintf(text, size, "from launch to start");
+    break;
+  case DOING_QUEUE:
+    snprintf(text, size, "runnable, no CPU free");
+    break;
+  case DOING_THROTTLED:
+    snprintf(text, size, "stopped by the CPU limit of its cgroup");
+    break;
+  case DOING_OUTSIDE:
+    snprintf(text, size, "off the CPU, in no hooked call (a raw futex of OpenMP, a page fault from disk)");
     break;
   case DOING_START:
     snprintf(text, size, "starting, importing modules");

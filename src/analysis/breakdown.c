@@ -18,6 +18,9 @@
 struct step_classes {
   uint64_t ns[OPGAP_CLASS_COUNT];
   uint64_t wait_ns[OPGAP_CAUSE_COUNT]; /* parts of ns[OPGAP_CLASS_OTHER] */
+  uint64_t all_wait_ns[OPGAP_CAUSE_COUNT];
+  struct off_cpu off;
+  bool sampled;
 };
 
 struct wait {
@@ -33,8 +36,7 @@ struct breakdown_process {
 };
 
 struct breakdown_state {
-  struct breakdown_process *at;        /* by process */
-  uint64_t wait_ns[OPGAP_CAUSE_COUNT]; /* of the steps summed */
+  struct breakdown_process *at; /* by process */
 };
 
 const char *opgap_class_name(enum opgap_class class_)
@@ -115,11 +117,6 @@ void breakdown_wait(struct analysis *a, unsigned process, uint64_t start, const 
   }
 }
 
-uint64_t breakdown_wait_ns(const struct analysis *a, enum opgap_cause cause)
-{
-  return a->breakdown ? a->breakdown->wait_ns[cause] : 0;
-}
-
 /* cover becomes the union of cover and the part of iv in [start, end]; returns its length. */
 static uint64_t unite(struct intervals *cover, const struct intervals *iv, uint64_t start, uint64_t end)
 {
@@ -194,12 +191,17 @@ static void move_communication(struct step_classes *step, uint64_t all)
   step->wait_ns[OPGAP_CAUSE_COMMUNICATION] = 0;
 }
 
-static void sum_step(struct breakdown_process *b, uint64_t start, uint64_t end)
+static void sum_step(struct analysis *a, unsigned process, uint64_t start, uint64_t end)
 {
+  struct breakdown_process *b = process_of(a, process);
+  unsigned main_thread = a->processes[process].main_thread;
   uint64_t outside_gpu[OPGAP_CAUSE_COUNT] = {0}; /* outside of all classes before CPU_EXEC */
   struct step_classes *step = VEC_PUSH(&b->steps);
   struct intervals cover = {0};
   uint64_t covered = 0;
+  waits_outside(b, &cover, start, end, step->all_wait_ns);
+  if (main_thread != UINT32_MAX)
+    step->sampled = threads_off_cpu(a, &a->threads[main_thread], start, end, &step->off);
   for (int c = 0; c < OPGAP_CLASS_OTHER; c++) {
     if (c == OPGAP_CLASS_CPU_EXEC)
       waits_outside(b, &cover, start, end, outside_gpu);
@@ -231,7 +233,7 @@ static void sum_steps(struct analysis *a, unsigned process, uint64_t until)
     size_t i = b->steps.count;
     uint64_t start = list->start.at[i];
     uint64_t end = list->end.at[i] > start ? list->end.at[i] : start;
-    sum_step(b, start, end);
+    sum_step(a, process, start, end);
   }
 }
 
@@ -265,26 +267,30 @@ static void finish_buckets(struct analysis *a, unsigned process)
   }
 }
 
-size_t breakdown_sums(struct analysis *a, unsigned process, size_t skip, uint64_t class_ns[OPGAP_CLASS_COUNT],
-                      uint64_t wait_ns[OPGAP_CAUSE_COUNT])
+void breakdown_sums(struct analysis *a, unsigned process, size_t skip, struct opgap_sum_breakdown *sum)
 {
   sum_steps(a, process, UINT64_MAX);
   const struct breakdown_process *b = process_of(a, process);
-  size_t summed = 0;
   for (size_t i = 0; i < b->steps.count; i++) {
+    const struct step_classes *step = &b->steps.at[i];
     if (!analysis_in_window(a, a->processes[process].steps[b->source].end.at[i]))
       continue;
     if (skip > 0) {
       skip--;
       continue;
     }
-    summed++;
+    sum->steps++;
     for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
-      class_ns[c] += b->steps.at[i].ns[c];
-    for (int c = 0; c < OPGAP_CAUSE_COUNT; c++)
-      wait_ns[c] += b->steps.at[i].wait_ns[c];
+      sum->class_ns[c] += step->ns[c];
+    for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
+      sum->other_wait_ns[c] += step->wait_ns[c];
+      sum->wait_ns[c] += step->all_wait_ns[c];
+    }
+    sum->sampled = sum->sampled || step->sampled;
+    sum->queue_ns += step->off.queue;
+    sum->throttled_ns += step->off.throttled;
+    sum->outside_ns += step->off.outside;
   }
-  return summed;
 }
 
 void breakdown_finish(struct analysis *a)
@@ -292,9 +298,7 @@ void breakdown_finish(struct analysis *a)
   unsigned process = steps_process(a);
   if (process == UINT32_MAX)
     return;
-  struct opgap_sum_breakdown *sum = &a->summary->breakdown;
-  process_of(a, process);
-  sum->steps = breakdown_sums(a, process, a->summary->steps.skipped, sum->class_ns, a->breakdown->wait_ns);
+  breakdown_sums(a, process, a->summary->steps.skipped, &a->summary->breakdown);
   finish_buckets(a, process);
 }
 

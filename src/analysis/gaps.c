@@ -99,16 +99,21 @@ void gaps_call(struct analysis *a, struct thread *t, const struct hook *hook, co
   gaps_push(a, gap);
 }
 
-static void mark_pipes(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+/* Notes the pipes read in [start, end]; returns the last one, 0 when there is none. */
+static uint32_t mark_pipes(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
 {
+  uint32_t last = 0;
   for (size_t i = timeline_calls_from(t, start); i < t->calls.count; i++) {
     const struct past_call *call = RING_AT(&t->calls, i);
     if (call->start >= end)
       break;
     if (call->start >= start && call->named && a->processes[t->process].hooks[call->event].verb == VERB_READ &&
-        analysis_name_flags(a, (uint32_t)call->object) & NAME_PIPE)
+        analysis_name_flags(a, (uint32_t)call->object) & NAME_PIPE) {
       *opgap_map_put(&a->next_pipes, call->object, t->process) = 1;
+      last = (uint32_t)call->object;
+    }
   }
+  return last;
 }
 
 /* The blocking calls of [start, end]: first and last, their longest, their sum. */
@@ -148,7 +153,13 @@ void gaps_next(struct analysis *a, struct thread *t, const struct opgap_record *
   uint32_t thread = (uint32_t)(t - a->threads);
   size_t kept = a->pending.count;
   bool multi = analysis_name_flags(a, name) & NAME_MULTI;
-  mark_pipes(a, t, r->start_ns, r->end_ns);
+  uint32_t pipe = mark_pipes(a, t, r->start_ns, r->end_ns);
+  struct wait_span span = {0};
+  if (multi && watched(a, t)) {
+    span = waits_inside(a, t, r->start_ns, r->end_ns);
+    bool waited = span.sum >= a->options.thread_min_gap_ns;
+    loader_fetch(a, t, r, pipe, waited ? span.end - span.start : 0);
+  }
   if (!watched(a, t) || !analysis_in_window(a, r->end_ns))
     return;
   for (size_t i = a->pending.count; i-- > 0;) {
@@ -165,7 +176,6 @@ void gaps_next(struct analysis *a, struct thread *t, const struct opgap_record *
   a->pending.count = kept;
   if (!multi)
     return;
-  struct wait_span span = waits_inside(a, t, r->start_ns, r->end_ns);
   if (span.sum < a->options.thread_min_gap_ns)
     return;
   struct gap gap = {.start = span.start,

@@ -88,6 +88,13 @@ struct past_op {
   uint64_t start, end;
   uint32_t name;
 };
+/* A thread's totals since it began, from the scheduler. */
+struct past_sample {
+  uint64_t end;        /* when it was taken */
+  uint64_t run, queue; /* on a CPU; runnable without one */
+  uint64_t throttled;  /* of the process's cgroup */
+  uint64_t blocked;    /* since the sample before, in hooked blocking calls; OPGAP_UNKNOWN: not yet asked */
+};
 #define RING(T)                                                                                                        \
   struct {                                                                                                             \
     T *at;                                                                                                             \
@@ -112,12 +119,22 @@ struct thread_hook {
   uint64_t base[5], last[5];              /* COUNTER fields: before the window, at its end */
 };
 
+struct off_cpu {
+  uint64_t queue, throttled, outside;
+};
+
+/* Blocking calls of a thread by what they waited for, in the window. */
+struct thread_waits {
+  uint64_t all, file, lock, sleep, idle; /* lock: semaphores too; idle: polls and reads of pipes */
+};
+
 struct thread {
   unsigned process, stream;
   int32_t tid;
   uint32_t name; /* gid */
   bool main, used;
   uint64_t pthread, born_ns, end_ns; /* end_ns: 0 while it lives */
+  uint64_t last_ns;                  /* end of its last record */
   int32_t creator_tid;               /* 0: unknown */
   struct level levels[257];
   unsigned deepest; /* levels above this are empty */
@@ -125,6 +142,9 @@ struct thread {
   uint16_t hook_index[OPGAP_MAX_EVENTS]; /* into hooks, + 1 */
   RING(struct past_call) calls;
   RING(struct past_op) ops, nexts;
+  RING(struct past_sample) samples;
+  uint64_t first_poll_ns; /* 0: never polled.  A DataLoader worker's first one ends its start-up */
+  struct thread_waits waits;
   uint32_t first_op; /* gid of the first op: 0 before it */
   uint64_t first_op_ns, op_ns, blocked_ns;
 };
@@ -175,6 +195,24 @@ struct interval {
   uint64_t start, end;
 };
 
+/* Batches that a trainer took from its worker processes. */
+struct depth {
+  uint64_t at;
+  uint32_t ready;
+};
+struct fetches {
+  uint32_t pipe;  /* gid of the result pipe; 0: not seen */
+  uint64_t taken; /* of what was sent through it */
+  uint64_t count, ns, waited, waited_ns;
+  VEC(struct depth) depths; /* one a fetch */
+};
+
+/* Totals of a process, sampled. */
+struct usage {
+  uint64_t at; /* 0: no sample */
+  uint64_t faults, user_ns, system_ns;
+};
+
 struct process {
   const struct opgap_process_info *info;
   VEC(struct interval) off; /* when it was stopped from outside (windows.c); ascending, the last may have no end */
@@ -185,6 +223,8 @@ struct process {
   unsigned thread_count;
   struct edge_table objects; /* by address */
   struct opgap_map pthreads; /* (low half of the pthread_t, 0) -> thread + 1 */
+  struct opgap_map tids;     /* (tid, 0) -> thread + 1, the latest */
+  uint64_t throttled_ns;     /* of its cgroup, newest sample */
   uint64_t gil[4];           /* condition variables that look like the GIL's */
   unsigned gil_count;
   uint64_t steps_seen, backwards, ops;
@@ -193,8 +233,11 @@ struct process {
   struct step_list steps[STEPS_SOURCES];
   uint64_t last_forward_ns, last_backward_ns; /* ends of outermost ops: a backward pass begins a burst */
   uint64_t last_split_ns;                     /* last __next__ or backward: splits optimizer steps */
+  struct fetches fetches;
+  struct usage first_usage, last_usage;
   enum opgap_role role;
   int32_t worker;
+  uint32_t result_pipe; /* of a worker: gid */
   const char *label;
   bool included;
   uint64_t end_ns;                   /* known when all records are read */
@@ -259,9 +302,12 @@ enum doing {
   DOING_ALLOC,
   DOING_SOCKET,
   DOING_GPU,
-  DOING_LATENCY, /* launch to start */
-  DOING_START,   /* a process that did not run yet, or imports */
-  DOING_END,     /* a process that was waited for to end */
+  DOING_LATENCY,   /* launch to start */
+  DOING_QUEUE,     /* runnable, no CPU free */
+  DOING_THROTTLED, /* runnable, its cgroup's time is used up */
+  DOING_OUTSIDE,   /* off the CPU, in no call that is hooked */
+  DOING_START,     /* a process that did not run yet, or imports */
+  DOING_END,       /* a process that was waited for to end */
   DOING_FORGOTTEN,
 };
 struct cause_key {
@@ -338,7 +384,7 @@ struct analysis {
   struct opgap_map file_index; /* (process << 8 | verb, path) */
   VEC(struct lock_row) locks;
   struct opgap_map lock_index, lock_threads;
-  struct opgap_map pipe_writers; /* (pipe, process) */
+  struct opgap_map pipe_writers; /* (pipe, process) -> writes */
   struct opgap_map next_pipes;   /* (pipe, process) that a __next__ of process reads */
   struct opgap_map pipe_readers; /* (pipe, process) */
   struct edge_table pipes;       /* writes, by gid */
@@ -431,10 +477,33 @@ void timeline_op(struct thread *t, uint32_t name, uint32_t flags, bool framework
 /* First entry of a ring that ends after `time`; count when none. */
 size_t timeline_calls_from(const struct thread *t, uint64_t time);
 size_t timeline_ops_from(const struct thread *t, uint64_t time);
+void timeline_sample(struct thread *t, struct past_sample sample);
+size_t timeline_samples_from(const struct thread *t, uint64_t time);
+uint64_t timeline_writes(const struct analysis *a, uint32_t pipe); /* so far */
 /* Who ended the wait `call` of thread t: fills *edge, or returns false. */
 bool timeline_waker(struct analysis *a, const struct thread *t, const struct past_call *call, struct edge *edge);
 void timeline_free(struct thread *t);
 void timeline_free_edges(struct edge_table *table);
+
+/* threads.c: scheduler samples, and what each thread's blocking calls waited for */
+void threads_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
+                  bool on_pipe);
+void threads_begin(struct analysis *a, struct thread *t, uint64_t at); /* its totals are 0 there */
+void threads_sample(struct analysis *a, unsigned process, const struct opgap_record *r);
+struct thread *threads_of_tid(struct analysis *a, unsigned process, uint64_t tid); /* NULL: unknown */
+/* Of a stretch of t, outside of hooked blocking calls: how long it was runnable without a CPU, throttled, and off the
+ * CPU for an unknown reason.  An estimate; false: not sampled. */
+bool threads_off_cpu(const struct analysis *a, struct thread *t, uint64_t start, uint64_t end, struct off_cpu *off);
+void threads_finish(struct analysis *a);
+
+/* loader.c: DataLoader workers, over the whole run */
+/* A __next__ on worker processes: the pipe read in it (0: none), how long it waited (0: its batch was ready). */
+void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t pipe,
+                  uint64_t waited_ns);
+void loader_finish(struct analysis *a);
+
+/* bottlenecks.c */
+void bottlenecks_finish(struct analysis *a);
 
 /* blame.c: explains [start, end) of thread t as a part of a gap of thread `own` */
 void blame_thread(struct analysis *a, const struct thread *own, struct thread *t, uint64_t start, uint64_t end,
@@ -475,13 +544,10 @@ void breakdown_op(struct analysis *a, struct thread *t, uint32_t flags, bool fra
 void breakdown_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
 /* A wait of a main thread and its causes, once they are known; waits may come out of order. */
 void breakdown_wait(struct analysis *a, unsigned process, uint64_t start, const struct causes *causes);
-/* Of the class "other": what the main thread waited for because of this cause. */
-uint64_t breakdown_wait_ns(const struct analysis *a, enum opgap_cause cause);
 void breakdown_gpu(struct analysis *a, unsigned process, enum opgap_class class_, uint64_t start, uint64_t end);
 void breakdown_step(struct analysis *a, unsigned process);
-/* Adds up the steps of a process in the window, but the first `skip`; returns how many. */
-size_t breakdown_sums(struct analysis *a, unsigned process, size_t skip, uint64_t class_ns[OPGAP_CLASS_COUNT],
-                      uint64_t wait_ns[OPGAP_CAUSE_COUNT]);
+/* Adds the steps of a process in the window, but the first `skip`, to *sum. */
+void breakdown_sums(struct analysis *a, unsigned process, size_t skip, struct opgap_sum_breakdown *sum);
 void breakdown_finish(struct analysis *a);
 void breakdown_close(struct analysis *a);
 

@@ -28,23 +28,14 @@ static void vote(struct lock_row *row, uint32_t holder, uint64_t ns)
   }
 }
 
-/* Thread + 1 of a tid of the same process, 0 if it is not known. */
-static uint32_t thread_of_tid(const struct analysis *a, unsigned process, uint64_t tid)
-{
-  for (unsigned i = 0; tid != 0 && i < a->thread_count; i++)
-    if (a->threads[i].process == process && (uint64_t)a->threads[i].tid == tid)
-      return i + 1;
-  return 0;
-}
-
 /* Who held the lock: the owner when the wait began, else who let it go (the timeline has just seen this wait). */
-static uint32_t holder_of(const struct analysis *a, const struct thread *t, const struct hook *hook,
+static uint32_t holder_of(struct analysis *a, const struct thread *t, const struct hook *hook,
                           const struct opgap_record *r)
 {
   const struct past_call *last = t->calls.count ? RING_AT(&t->calls, t->calls.count - 1) : NULL;
-  uint32_t owner = hook->verb == VERB_MUTEX ? thread_of_tid(a, t->process, r->field[1]) : 0;
-  if (owner != 0)
-    return owner;
+  const struct thread *owner = hook->verb == VERB_MUTEX ? threads_of_tid(a, t->process, r->field[1]) : NULL;
+  if (owner != NULL)
+    return (uint32_t)(owner - a->threads) + 1;
   return last != NULL && last->end == r->end_ns && last->object == r->field[0] ? last->waker : 0;
 }
 

@@ -93,6 +93,9 @@ static void finish_courses(struct analysis *a)
       course->rss_bytes[k] = p->samples.at[k].rss;
     }
   }
+  p->last_usage = (struct usage){r->end_ns, r->field[1], r->field[3], r->field[4]};
+  if (p->first_usage.at == 0)
+    p->first_usage = p->last_usage;
 }
 
 static void add_hooks(struct analysis *a, struct opgap_sum_memory *memory)

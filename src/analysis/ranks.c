@@ -94,7 +94,7 @@ static bool is_rank(const struct analysis *a, unsigned process)
 
 static void fill_steps(struct analysis *a, unsigned process, struct opgap_sum_rank *row)
 {
-  uint64_t classes[OPGAP_CLASS_COUNT] = {0}, waits[OPGAP_CAUSE_COUNT] = {0};
+  struct opgap_sum_breakdown sum = {0};
   struct opgap_sum_steps steps = {0};
   steps_list(a, steps_source(&a->processes[process]) == STEPS_SOURCES ? UINT32_MAX : process, &steps);
   row->steps = steps.count - steps.skipped;
@@ -102,17 +102,17 @@ static void fill_steps(struct analysis *a, unsigned process, struct opgap_sum_ra
   row->step_p95_ns = steps.p95_ns;
   row->from_ns = row->steps > 0 ? steps.start_ns[steps.skipped] : 0;
   row->data_wait_ns = row->communication_ns = OPGAP_UNKNOWN;
-  size_t summed = breakdown_sums(a, process, steps.skipped, classes, waits);
-  if (summed == 0)
+  breakdown_sums(a, process, steps.skipped, &sum);
+  if (sum.steps == 0)
     return;
-  row->data_wait_ns = classes[OPGAP_CLASS_DATALOADER] / summed;
-  row->communication_ns = classes[OPGAP_CLASS_COMMUNICATION] / summed;
+  row->data_wait_ns = sum.class_ns[OPGAP_CLASS_DATALOADER] / sum.steps;
+  row->communication_ns = sum.class_ns[OPGAP_CLASS_COMMUNICATION] / sum.steps;
   for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
-    row->part_ns[OPGAP_CLASS_COUNT + c] = waits[c] / summed;
-    classes[OPGAP_CLASS_OTHER] -= waits[c]; /* the program's own code remains */
+    row->part_ns[OPGAP_CLASS_COUNT + c] = sum.other_wait_ns[c] / sum.steps;
+    sum.class_ns[OPGAP_CLASS_OTHER] -= sum.other_wait_ns[c]; /* the program's own code remains */
   }
   for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
-    row->part_ns[c] = classes[c] / summed;
+    row->part_ns[c] = sum.class_ns[c] / sum.steps;
   row->part_ns[OPGAP_CLASS_COMMUNICATION] = 0;
   row->part_ns[OPGAP_CLASS_COUNT + OPGAP_CAUSE_COMMUNICATION] = 0;
 }

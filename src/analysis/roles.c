@@ -127,6 +127,7 @@ void roles_assign(struct analysis *a)
     if (p->role == OPGAP_ROLE_TRAINER)
       continue;
     uint32_t pipe = result_pipe(a, i);
+    p->result_pipe = pipe;
     bool worker = pipe != 0 || (descends_from_trainer(a, p) && has_worker_thread_name(a, i));
     p->role = worker ? OPGAP_ROLE_WORKER : OPGAP_ROLE_OTHER;
     if (pipe != 0)

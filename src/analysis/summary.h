@@ -112,6 +112,42 @@ struct opgap_sum_lock {
   const char *held_by; /* thread that most of the wait was charged to, "" when unknown */
 };
 
+/* Threads.  The scheduler's figures are of the time between its first and last sample; OPGAP_UNKNOWN without two. */
+struct opgap_sum_thread {
+  int32_t pid, tid;
+  const char *name, *process; /* process: role label */
+  uint64_t life_ns;
+  uint64_t sampled_ns, run_ns, queue_ns; /* on a CPU; runnable, waiting for one (a cgroup's limit included) */
+  uint64_t blocked_ns;                   /* in hooked blocking calls; of these: */
+  uint64_t file_ns, lock_ns, sleep_ns;   /* lock: semaphores too */
+};
+
+/* DataLoader workers. */
+struct opgap_sum_worker {
+  int32_t pid, worker;
+  const char *label;
+  uint64_t start_ns;
+  uint64_t batches;                    /* messages that it sent to the trainer */
+  uint64_t startup_ns;                 /* from its start until it asked for its first index */
+  uint64_t busy_ns, idle_ns;           /* after start-up; idle: waiting for an index */
+  uint64_t file_ns, lock_ns, sleep_ns; /* of busy, main thread */
+  uint64_t queue_ns;                   /* of busy, runnable without a CPU; OPGAP_UNKNOWN without samples */
+  uint64_t read_bytes;
+  uint64_t awaited_ns; /* the trainer waited for it */
+};
+#define OPGAP_DEPTH_CHUNKS 30u
+struct opgap_sum_loader {
+  unsigned workers;                   /* at one time; 0: batches are made in the trainer, or no DataLoader */
+  size_t worker_count;                /* processes, all epochs */
+  struct opgap_sum_worker *worker;    /* by start */
+  uint64_t fetches, fetch_ns;         /* __next__ of the trainer */
+  uint64_t waited;                    /* fetches whose batch was not there (waited for at least the gap's minimum) */
+  uint64_t await_ns, startup_wait_ns; /* sum of these waits; of it for workers that had not started */
+  double depth;                       /* batches ready when the trainer asked, on average; negative: unknown */
+  uint64_t depth_start_ns, depth_chunk_ns; /* over time; chunk 0: unknown */
+  double depths[OPGAP_DEPTH_CHUNKS];       /* negative: none was fetched then */
+};
+
 struct opgap_sum_steps {
   const char *source; /* "Optimizer.step", "opgap_step", "ProfilerStep", "NVTX", "backward", "DataLoader", "none" */
   int32_t pid;        /* whose steps these are (the first trainer), 0 when none */
@@ -119,30 +155,6 @@ struct opgap_sum_steps {
   size_t skipped;     /* the first ones: warm-up, left out of every per-step figure */
   uint64_t *start_ns, *durations_ns;                   /* [count] */
   uint64_t median_ns, p95_ns, min_ns, max_ns, mean_ns; /* without warm-up; OPGAP_UNKNOWN when no step is left */
-};
-
-/* Every instant of a step belongs to the first class that matches. */
-enum opgap_class {
-  OPGAP_CLASS_KERNEL,
-  OPGAP_CLASS_MEMCPY,
-  OPGAP_CLASS_MEMSET,
-  OPGAP_CLASS_COMMUNICATION,
-  OPGAP_CLASS_RUNTIME,
-  OPGAP_CLASS_DATALOADER,
-  OPGAP_CLASS_CPU_EXEC,
-  OPGAP_CLASS_OTHER,
-  OPGAP_CLASS_COUNT
-};
-/* "kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_exec", "other" */
-const char *opgap_class_name(enum opgap_class class_);
-
-#define OPGAP_BREAKDOWN_BUCKETS 2000u
-struct opgap_sum_breakdown {
-  size_t steps; /* steps summed: all but warm-up; 0: no breakdown */
-  uint64_t class_ns[OPGAP_CLASS_COUNT];
-  /* Course: sums over every bucket_steps steps (1 while they are few), warm-up included, the last bucket maybe less. */
-  size_t bucket_steps, bucket_count;
-  uint64_t (*buckets)[OPGAP_CLASS_COUNT];
 };
 
 enum opgap_cause {
@@ -202,6 +214,38 @@ struct opgap_sum_flame {
   size_t count;
   struct opgap_sum_flame_node *nodes;
   uint64_t left_out; /* ops of stacks beyond OPGAP_FLAME_NODES: in the totals of the ops around them only */
+};
+
+/* Every instant of a step belongs to the first class that matches. */
+enum opgap_class {
+  OPGAP_CLASS_KERNEL,
+  OPGAP_CLASS_MEMCPY,
+  OPGAP_CLASS_MEMSET,
+  OPGAP_CLASS_COMMUNICATION,
+  OPGAP_CLASS_RUNTIME,
+  OPGAP_CLASS_DATALOADER,
+  OPGAP_CLASS_CPU_EXEC,
+  OPGAP_CLASS_OTHER,
+  OPGAP_CLASS_COUNT
+};
+/* "kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_exec", "other" */
+const char *opgap_class_name(enum opgap_class class_);
+
+#define OPGAP_BREAKDOWN_BUCKETS 2000u
+struct opgap_sum_breakdown {
+  size_t steps; /* steps summed: all but warm-up; 0: no breakdown */
+  uint64_t class_ns[OPGAP_CLASS_COUNT];
+  /* Parts of class_ns[OPGAP_CLASS_OTHER]: what the main thread waited for; the rest is its own code. */
+  uint64_t other_wait_ns[OPGAP_CAUSE_COUNT];
+  /* All waits of the main thread, those inside ops, CUDA calls and the DataLoader too. */
+  uint64_t wait_ns[OPGAP_CAUSE_COUNT];
+  /* Of the main thread's time outside hooked blocking calls, from samples: runnable without a CPU, throttled, off the
+   * CPU for an unknown reason. */
+  bool sampled;
+  uint64_t queue_ns, throttled_ns, outside_ns;
+  /* Course: sums over every bucket_steps steps (1 while they are few), warm-up included, the last bucket maybe less. */
+  size_t bucket_steps, bucket_count;
+  uint64_t (*buckets)[OPGAP_CLASS_COUNT];
 };
 
 /* Detail: one phrase, for example "DataLoader worker 1 reading /data/12.png". */
@@ -361,11 +405,23 @@ enum opgap_bound {
 /* "undecided", "data loading", "communication", "kernels", "memory", "CPU dispatch", "CPU compute" */
 const char *opgap_bound_name(enum opgap_bound bound);
 
+/* What takes step time, and what a step gains at most when it is gone.  Key: kind. */
+struct opgap_sum_bottleneck {
+  const char *kind;    /* docs/VERDICT.md lists them */
+  const char *text;    /* a sentence with its figures */
+  const char *remedy;  /* the cheapest */
+  uint64_t ns;         /* of the steps counted */
+  uint64_t at_most_ns; /* upper bound of the gain over these steps; OPGAP_UNKNOWN: work that cannot be left out */
+};
+
 struct opgap_sum_verdict {
   enum opgap_bound bound_by;
   const char *confidence; /* "high", "medium", "low" */
   size_t evidence_count, remedy_count;
   const char **evidence, **remedies; /* sentences; the first remedy is the cheapest */
+  uint64_t step_ns;                  /* time of the steps that the bottlenecks are parts of; 0 without steps */
+  size_t bottleneck_count;
+  struct opgap_sum_bottleneck *bottlenecks; /* largest first */
 };
 
 struct opgap_sum_overhead {
@@ -391,13 +447,15 @@ struct opgap_summary {
   const char *gpu_status;         /* "ok", "no device", "unavailable: reason" */
   bool has_gpu;
 
-  size_t process_count, untraced_count, op_count, call_count, file_count, lock_count, gpu_count;
+  size_t process_count, untraced_count, op_count, call_count, file_count, lock_count, gpu_count, thread_count;
   struct opgap_sum_process *processes; /* by start */
   struct opgap_sum_untraced *untraced;
-  struct opgap_sum_op *ops;     /* by self CPU, largest first */
-  struct opgap_sum_call *calls; /* by time, largest first */
-  struct opgap_sum_file *files; /* by time, largest first */
-  struct opgap_sum_lock *locks; /* by wait, largest first */
+  struct opgap_sum_op *ops;         /* by self CPU, largest first */
+  struct opgap_sum_call *calls;     /* by time, largest first */
+  struct opgap_sum_file *files;     /* by time, largest first */
+  struct opgap_sum_lock *locks;     /* by wait, largest first */
+  struct opgap_sum_thread *threads; /* by CPU wanted (running or waiting for one), largest first */
+  struct opgap_sum_loader loader;
   struct opgap_sum_gpu *gpus;
   struct opgap_sum_gpu_tables gpu_tables;
   struct opgap_sum_memory memory;

@@ -65,6 +65,12 @@ static const struct edges *edges_find(const struct edge_table *table, uint64_t o
   return index ? &table->rows.at[index - 1] : NULL;
 }
 
+uint64_t timeline_writes(const struct analysis *a, uint32_t pipe)
+{
+  const struct edges *edges = edges_find(&a->pipes, pipe);
+  return edges ? edges->next : 0;
+}
+
 static void add_edge(struct analysis *a, struct edges *edges, const struct thread *t, const struct opgap_record *r)
 {
   struct edge *edge = &edges->at[edges->next++ % edges->room];
@@ -100,7 +106,7 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
     add_edge(a, edges_make(&p->objects, object, OBJECT_EDGES), t, r);
   if (named && hook->verb == VERB_WRITE && analysis_name_flags(a, (uint32_t)object) & NAME_PIPE) {
     add_edge(a, edges_make(&a->pipes, object, PIPE_EDGES), t, r);
-    *opgap_map_put(&a->pipe_writers, object, t->process) = 1;
+    ++*opgap_map_put(&a->pipe_writers, object, t->process);
   }
   if (named && hook->verb == VERB_READ && analysis_name_flags(a, (uint32_t)object) & NAME_PIPE)
     *opgap_map_put(&a->pipe_readers, object, t->process) = 1;
@@ -154,6 +160,16 @@ size_t timeline_ops_from(const struct thread *t, uint64_t time)
   return RING_FROM(&t->ops, time);
 }
 
+void timeline_sample(struct thread *t, struct past_sample sample)
+{
+  *RING_PUSH(&t->samples) = sample;
+}
+
+size_t timeline_samples_from(const struct thread *t, uint64_t time)
+{
+  return RING_FROM(&t->samples, time);
+}
+
 /* The read that follows a poll on the same thread tells what was polled. */
 static uint32_t polled_pipe(struct analysis *a, const struct thread *t, const struct past_call *call)
 {
@@ -203,4 +219,5 @@ void timeline_free(struct thread *t)
   free(t->calls.at);
   free(t->ops.at);
   free(t->nexts.at);
+  free(t->samples.at);
 }

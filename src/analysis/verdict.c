@@ -92,7 +92,7 @@ static uint64_t wait_total(const struct analysis *a, enum opgap_cause *largest)
   uint64_t sum = 0, most = 0;
   *largest = OPGAP_CAUSE_UNKNOWN;
   for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
-    uint64_t ns = is_wait(c) ? breakdown_wait_ns(a, (enum opgap_cause)c) : 0;
+    uint64_t ns = is_wait(c) ? a->summary->breakdown.other_wait_ns[c] : 0;
     sum += ns;
     if (ns > most) {
       most = ns;
@@ -129,7 +129,7 @@ static void remedies_data_loading(struct draft *d)
   uint64_t reading = detail_total(s, "reading") + detail_total(s, "opening");
   uint64_t decoding = detail_total(s, "decoding or augmenting") + detail_total(s, "in framework ops");
   uint64_t inside = s->breakdown.class_ns[OPGAP_CLASS_DATALOADER];
-  uint64_t files = breakdown_wait_ns(d->a, OPGAP_CAUSE_FILE_IO); /* outside of the DataLoader */
+  uint64_t files = s->breakdown.other_wait_ns[OPGAP_CAUSE_FILE_IO]; /* outside of the DataLoader */
   if (files > inside) {
     remedy(d, "Read ahead of the step: let a DataLoader with num_workers=2 or more do it, or write in the background.");
     remedy(d, "Use fewer, larger files (packed shards) on a faster disk or in memory; sync less often.");
@@ -239,7 +239,7 @@ static void evidence_wait(struct draft *d, enum opgap_cause cause, double wait, 
 {
   evidence(d, opgap_pool_printf(
                   d->a->pool, "The main thread waited outside ops for %.1f %% of step time, most of it (%.1f %%): %s.",
-                  100 * wait, 100 * share(breakdown_wait_ns(d->a, cause), total), wait_name(cause)));
+                  100 * wait, 100 * share(d->a->summary->breakdown.other_wait_ns[cause], total), wait_name(cause)));
 }
 
 /* One part of a list of shares; parts that would read 0.0 % are left out. */
@@ -262,8 +262,8 @@ static void evidence_classes(struct draft *d, uint64_t total)
   for (int c = 0; c < OPGAP_CLASS_OTHER; c++)
     at = list_share(text, sizeof text, at, s->breakdown.class_ns[c], total, names[c]);
   for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
-    waits += breakdown_wait_ns(d->a, (enum opgap_cause)c);
-    at = list_share(text, sizeof text, at, breakdown_wait_ns(d->a, (enum opgap_cause)c), total, wait_name(c));
+    waits += s->breakdown.other_wait_ns[c];
+    at = list_share(text, sizeof text, at, s->breakdown.other_wait_ns[c], total, wait_name(c));
   }
   list_share(text, sizeof text, at, s->breakdown.class_ns[OPGAP_CLASS_OTHER] - waits, total, names[OPGAP_CLASS_OTHER]);
   evidence(d, opgap_pool_printf(d->a->pool, "%s.", text));
@@ -345,8 +345,9 @@ static void judge_cpu(struct draft *d, uint64_t total)
 {
   const struct opgap_summary *s = d->a->summary;
   enum opgap_cause cause;
-  uint64_t waits = wait_total(d->a, &cause), files = breakdown_wait_ns(d->a, OPGAP_CAUSE_FILE_IO);
-  uint64_t threads = breakdown_wait_ns(d->a, OPGAP_CAUSE_DISPATCH), others = s->breakdown.class_ns[OPGAP_CLASS_OTHER];
+  uint64_t waits = wait_total(d->a, &cause), files = s->breakdown.other_wait_ns[OPGAP_CAUSE_FILE_IO];
+  uint64_t threads = s->breakdown.other_wait_ns[OPGAP_CAUSE_DISPATCH],
+           others = s->breakdown.class_ns[OPGAP_CLASS_OTHER];
   double wait = share(waits, total);
   double loading = share(s->breakdown.class_ns[OPGAP_CLASS_DATALOADER] + files, total);
   double communication = share(s->breakdown.class_ns[OPGAP_CLASS_COMMUNICATION], total);

@@ -205,6 +205,64 @@ static json_t *lock_json(const struct opgap_sum_lock *lock)
   return j;
 }
 
+static json_t *thread_json(const struct opgap_sum_thread *t)
+{
+  json_t *j = json_object();
+  PUT(j, "pid", json_integer(t->pid));
+  PUT(j, "tid", json_integer(t->tid));
+  PUT(j, "name", string(t->name));
+  PUT(j, "process", string(t->process));
+  PUT(j, "life_ns", number(t->life_ns));
+  PUT(j, "sampled_ns", number(t->sampled_ns));
+  PUT(j, "run_ns", number(t->run_ns));
+  PUT(j, "run_queue_ns", number(t->queue_ns));
+  PUT(j, "blocked_ns", number(t->blocked_ns));
+  PUT(j, "file_ns", number(t->file_ns));
+  PUT(j, "lock_ns", number(t->lock_ns));
+  PUT(j, "sleep_ns", number(t->sleep_ns));
+  return j;
+}
+
+static json_t *worker_json(const struct opgap_sum_worker *w)
+{
+  json_t *j = json_object();
+  PUT(j, "pid", json_integer(w->pid));
+  PUT(j, "worker", json_integer(w->worker));
+  PUT(j, "start_ns", number(w->start_ns));
+  PUT(j, "batches", number(w->batches));
+  PUT(j, "startup_ns", number(w->startup_ns));
+  PUT(j, "busy_ns", number(w->busy_ns));
+  PUT(j, "idle_ns", number(w->idle_ns));
+  PUT(j, "file_ns", number(w->file_ns));
+  PUT(j, "lock_ns", number(w->lock_ns));
+  PUT(j, "sleep_ns", number(w->sleep_ns));
+  PUT(j, "run_queue_ns", number(w->queue_ns));
+  PUT(j, "read_bytes", number(w->read_bytes));
+  PUT(j, "awaited_ns", number(w->awaited_ns));
+  return j;
+}
+
+static json_t *loader_json(const struct opgap_sum_loader *l)
+{
+  json_t *j = json_object(), *workers = json_array(), *depths = json_array();
+  for (size_t i = 0; i < l->worker_count; i++)
+    json_array_append_new(workers, worker_json(&l->worker[i]));
+  for (unsigned i = 0; l->depth_chunk_ns > 0 && i < OPGAP_DEPTH_CHUNKS; i++)
+    json_array_append_new(depths, l->depths[i] < 0 ? json_null() : json_real(l->depths[i]));
+  PUT(j, "workers", json_integer(l->workers));
+  PUT(j, "fetches", number(l->fetches));
+  PUT(j, "fetch_ns", number(l->fetch_ns));
+  PUT(j, "waited", number(l->waited));
+  PUT(j, "wait_ns", number(l->await_ns));
+  PUT(j, "startup_wait_ns", number(l->startup_wait_ns));
+  PUT(j, "ready_batches", l->depth < 0 ? json_null() : json_real(l->depth));
+  PUT(j, "ready_start_ns", l->depth_chunk_ns ? number(l->depth_start_ns) : json_null());
+  PUT(j, "ready_chunk_ns", l->depth_chunk_ns ? number(l->depth_chunk_ns) : json_null());
+  PUT(j, "ready_over_time", depths);
+  PUT(j, "processes", workers);
+  return j;
+}
+
 static json_t *steps_json(const struct opgap_sum_steps *steps)
 {
   json_t *j = json_object();
@@ -231,6 +289,27 @@ static json_t *column(const uint64_t *first, size_t count, size_t stride)
   return array;
 }
 
+static void put_part(json_t *array, const char *cause, uint64_t ns)
+{
+  if (ns > 0)
+    json_array_append_new(array, json_pack("{s:s,s:I}", "cause", cause, "ns", (json_int_t)ns));
+}
+
+/* The parts of other_ns, and all waits of the main thread. */
+static void put_waits(json_t *j, const struct opgap_sum_breakdown *b)
+{
+  json_t *parts = json_array(), *waits = json_array();
+  uint64_t code = b->class_ns[OPGAP_CLASS_OTHER];
+  for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
+    code -= b->other_wait_ns[c];
+    put_part(parts, opgap_cause_name((enum opgap_cause)c), b->other_wait_ns[c]);
+    put_part(waits, opgap_cause_name((enum opgap_cause)c), b->wait_ns[c]);
+  }
+  put_part(parts, "own code", code);
+  PUT(j, "other", parts);
+  PUT(j, "waits", waits);
+}
+
 static json_t *breakdown_json(const struct opgap_sum_breakdown *b)
 {
   json_t *j = json_object(), *course = json_object();
@@ -243,6 +322,10 @@ static json_t *breakdown_json(const struct opgap_sum_breakdown *b)
   }
   PUT(course, "bucket_steps", number(b->bucket_steps));
   PUT(j, "course", course);
+  put_waits(j, b);
+  PUT(j, "run_queue_ns", b->sampled ? number(b->queue_ns) : json_null());
+  PUT(j, "throttled_ns", b->sampled ? number(b->throttled_ns) : json_null());
+  PUT(j, "blocked_outside_ns", b->sampled ? number(b->outside_ns) : json_null());
   return j;
 }
 
@@ -409,13 +492,32 @@ static json_t *gaps_json(const struct opgap_summary *s, const struct opgap_outpu
   return j;
 }
 
+static json_t *share_json(uint64_t part, uint64_t whole)
+{
+  return part == OPGAP_UNKNOWN || whole == 0 ? json_null() : json_real((double)part / (double)whole);
+}
+
 static json_t *verdict_json(const struct opgap_sum_verdict *v)
 {
-  json_t *j = json_object();
+  json_t *j = json_object(), *bottlenecks = json_array();
+  for (size_t i = 0; i < v->bottleneck_count; i++) {
+    const struct opgap_sum_bottleneck *b = &v->bottlenecks[i];
+    json_t *row = json_object();
+    PUT(row, "kind", string(b->kind));
+    PUT(row, "text", string(b->text));
+    PUT(row, "remedy", string(b->remedy));
+    PUT(row, "ns", number(b->ns));
+    PUT(row, "share", share_json(b->ns, v->step_ns));
+    PUT(row, "at_most_ns", number(b->at_most_ns));
+    PUT(row, "at_most_share", share_json(b->at_most_ns, v->step_ns));
+    json_array_append_new(bottlenecks, row);
+  }
   PUT(j, "bound_by", string(opgap_bound_name(v->bound_by)));
   PUT(j, "confidence", string(v->confidence));
   PUT(j, "evidence", strings(v->evidence, v->evidence_count));
   PUT(j, "remedies", strings(v->remedies, v->remedy_count));
+  PUT(j, "step_ns", v->step_ns ? number(v->step_ns) : json_null());
+  PUT(j, "bottlenecks", bottlenecks);
   return j;
 }
 
@@ -504,6 +606,8 @@ static json_t *report_json(const struct opgap_summary *s, const struct opgap_out
   PUT(root, "memory", memory_json(s));
   ROWS(root, "files", s->files, shown(s->file_count, o), file_json);
   ROWS(root, "locks", s->locks, shown(s->lock_count, o), lock_json);
+  ROWS(root, "threads", s->threads, shown(s->thread_count, o), thread_json);
+  PUT(root, "data_loader", loader_json(&s->loader));
   PUT(root, "steps", steps_json(&s->steps));
   PUT(root, "step_breakdown", breakdown_json(&s->breakdown));
   json_t *ranks = json_object();

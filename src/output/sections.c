@@ -434,25 +434,126 @@ size_t section_gpus(struct table *table, const struct opgap_summary *s, const st
   return s->gpu_count - shown(s->gpu_count, o);
 }
 
+size_t section_workers(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  static const struct table_column columns[] = {
+      {"Worker", true, 28, 0}, {"PID", false, 0, 6},    {"Batches", false, 0, 0},  {"Start-up", false, 0, 2},
+      {"Busy", false, 0, 0},   {"Busy %", false, 0, 1}, {"Files", false, 0, 0},    {"MB/s", false, 0, 3},
+      {"Locks", false, 0, 4},  {"Sleep", false, 0, 5},  {"CPU wait", false, 0, 3}, {"Awaited", false, 0, 0},
+  };
+  const struct opgap_sum_loader *l = &s->loader;
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shown(l->worker_count, o); i++) {
+    const struct opgap_sum_worker *w = &l->worker[i];
+    table_cell(table, w->label);
+    table_format(table, "%d", w->pid);
+    table_count(table, w->batches);
+    table_time(table, w->startup_ns, false);
+    table_time(table, w->busy_ns, false);
+    table_share(table, w->busy_ns, w->busy_ns + w->idle_ns);
+    table_time(table, w->file_ns, false);
+    if (w->read_bytes > 0 && w->file_ns > 0)
+      table_format(table, "%.1f", (double)w->read_bytes / 1e6 / ((double)w->file_ns / 1e9));
+    else
+      table_cell(table, "-");
+    table_time(table, w->lock_ns, false);
+    table_time(table, w->sleep_ns, false);
+    table_time(table, w->queue_ns, true);
+    table_time(table, w->awaited_ns, false);
+  }
+  return l->worker_count - shown(l->worker_count, o);
+}
+
+void section_ready(char *text, size_t size, const struct opgap_sum_loader *loader)
+{
+  size_t at = 0;
+  for (unsigned i = 0; i < OPGAP_DEPTH_CHUNKS && at + 1 < size; i++) {
+    double ready = loader->depths[i];
+    text[at++] = ready < 0 ? '.' : ready >= 8.5 ? '9' : (char)('0' + (int)(ready + 0.5));
+  }
+  text[at] = '\0';
+}
+
+/* Threads that neither ran nor waited for anything are no rows. */
+static bool idle_thread(const struct opgap_sum_thread *t)
+{
+  return t->blocked_ns == 0 && (t->run_ns == OPGAP_UNKNOWN || t->run_ns + t->queue_ns == 0);
+}
+
+size_t section_threads(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  static const struct table_column columns[] = {
+      {"Thread", true, 24, 0},   {"In", true, 24, 0},       {"TID", false, 0, 5},     {"On CPU", false, 0, 0},
+      {"On CPU %", false, 0, 1}, {"CPU wait", false, 0, 0}, {"Blocked", false, 0, 0}, {"Files", false, 0, 3},
+      {"Locks", false, 0, 2},    {"Sleep", false, 0, 4},
+  };
+  size_t rows = 0, left_out = 0;
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < s->thread_count; i++) {
+    const struct opgap_sum_thread *t = &s->threads[i];
+    if (idle_thread(t))
+      continue;
+    if (o->limit > 0 && rows == o->limit) {
+      left_out++;
+      continue;
+    }
+    rows++;
+    table_cell(table, t->name);
+    table_cell(table, t->process);
+    table_format(table, "%d", t->tid);
+    table_time(table, t->run_ns, false);
+    if (t->run_ns == OPGAP_UNKNOWN)
+      table_cell(table, "-");
+    else
+      table_share(table, t->run_ns, t->sampled_ns);
+    table_time(table, t->queue_ns, false);
+    table_time(table, t->blocked_ns, false);
+    table_time(table, t->file_ns, false);
+    table_time(table, t->lock_ns, false);
+    table_time(table, t->sleep_ns, false);
+  }
+  return left_out;
+}
+
+static void breakdown_row(struct table *table, const char *name, uint64_t ns, size_t steps, uint64_t total)
+{
+  if (ns == 0)
+    return;
+  table_cell(table, name);
+  table_time(table, ns / steps, false);
+  table_share(table, ns, total);
+  table_bar(table, ns, total);
+}
+
+/* Below a tenth of a per cent a part of "other" is no row of its own. */
+static bool shown_part(uint64_t ns, uint64_t total)
+{
+  return ns > 0 && ns >= total / 1000;
+}
+
 size_t section_breakdown(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
       {"Part", true, 0, 0}, {"Per step", false, 0, 0}, {"Share", false, 0, 0}, {"", true, 0, 1}};
-  static const char *const names[OPGAP_CLASS_COUNT] = {"GPU kernels", "GPU copies", "GPU memset",    "Communication",
-                                                       "CUDA calls",  "DataLoader", "Framework ops", "Other (Python)"};
-  uint64_t total = 0;
+  static const char *const names[OPGAP_CLASS_OTHER] = {"GPU kernels", "GPU copies", "GPU memset",   "Communication",
+                                                       "CUDA calls",  "DataLoader", "Framework ops"};
+  const struct opgap_sum_breakdown *b = &s->breakdown;
+  uint64_t total = 0, rest = b->class_ns[OPGAP_CLASS_OTHER];
+  char name[64];
   (void)o;
   for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
-    total += s->breakdown.class_ns[c];
+    total += b->class_ns[c];
   table_begin(table, columns, sizeof columns / sizeof *columns);
-  for (int c = 0; c < OPGAP_CLASS_COUNT; c++) {
-    uint64_t ns = s->breakdown.class_ns[c];
-    if (ns == 0)
+  for (int c = 0; c < OPGAP_CLASS_OTHER; c++)
+    breakdown_row(table, names[c], b->class_ns[c], b->steps, total);
+  for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
+    if (!shown_part(b->other_wait_ns[c], total))
       continue;
-    table_cell(table, names[c]);
-    table_time(table, ns / s->breakdown.steps, false);
-    table_share(table, ns, total);
-    table_bar(table, ns, total);
+    snprintf(name, sizeof name, "Other: waiting, %s", opgap_cause_name((enum opgap_cause)c));
+    breakdown_row(table, name, b->other_wait_ns[c], b->steps, total);
+    rest -= b->other_wait_ns[c];
   }
+  breakdown_row(table, rest == b->class_ns[OPGAP_CLASS_OTHER] ? "Other (Python)" : "Other: own code (Python)", rest,
+                b->steps, total);
   return 0;
 }

@@ -245,12 +245,23 @@ static void head(const struct page *p)
     line(p, "untraced", "pid %d (%s): %s", s->untraced[i].pid, s->untraced[i].command, s->untraced[i].reason);
 }
 
+/* Not one of the verdict's classes, but the largest part of a step may still have a name. */
+static void undecided(const struct page *p)
+{
+  const struct opgap_sum_verdict *v = &p->s->verdict;
+  if (v->bottleneck_count > 0)
+    say(p, "No class of work holds this run back; most of its step time goes to \"%s\", see Bottlenecks.",
+        v->bottlenecks[0].kind);
+  else
+    say(p, "The figures do not say what holds this run back.");
+}
+
 static void verdict(const struct page *p)
 {
   const struct opgap_sum_verdict *v = &p->s->verdict;
   heading(p, "Verdict");
   if (v->bound_by == OPGAP_BOUND_UNDECIDED)
-    say(p, "The figures do not say what holds this run back.");
+    undecided(p);
   else
     say(p, "This run is held back by %s%s%s (confidence: %s).%s", p->markdown ? "**" : "",
         opgap_bound_name(v->bound_by), p->markdown ? "**" : "", v->confidence, p->markdown ? "\n" : "");
@@ -259,6 +270,26 @@ static void verdict(const struct page *p)
   for (size_t i = 0; i < v->remedy_count; i++)
     item(p, p->markdown ? (i == 0 ? "- Try first:" : "- then:") : (i == 0 ? "Try first:" : "      then:"),
          v->remedies[i]);
+}
+
+/* What takes step time, largest first, and what a step gains at most without it. */
+static void bottlenecks(const struct page *p)
+{
+  const struct opgap_sum_verdict *v = &p->s->verdict;
+  if (v->bottleneck_count == 0)
+    return;
+  heading(p, "Bottlenecks: upper bounds of what removing each shortens a step by");
+  size_t shown = p->o->limit > 0 && v->bottleneck_count > p->o->limit ? p->o->limit : v->bottleneck_count;
+  for (size_t i = 0; i < shown; i++) {
+    const struct opgap_sum_bottleneck *b = &v->bottlenecks[i];
+    char text[4096], gain[64];
+    if (b->at_most_ns == OPGAP_UNKNOWN)
+      snprintf(gain, sizeof gain, "the work itself");
+    else
+      snprintf(gain, sizeof gain, "at most %.0f %% shorter", 100.0 * (double)b->at_most_ns / (double)v->step_ns);
+    snprintf(text, sizeof text, "%s (%s). %s. %s", b->kind, gain, b->text, b->remedy);
+    item(p, p->markdown ? "-" : "  -", text);
+  }
 }
 
 static void breakdown(const struct page *p)
@@ -407,6 +438,39 @@ static void gpu(const struct page *p)
   finish_table(p, &table, more, "gaps");
 }
 
+static void loader(const struct page *p)
+{
+  const struct opgap_sum_loader *l = &p->s->loader;
+  struct table table;
+  char wait[32], startup[32], depth[OPGAP_DEPTH_CHUNKS + 1], chunk[32];
+  if (l->worker_count == 0)
+    return;
+  heading(p, "DataLoader workers");
+  text_time(wait, sizeof wait, l->await_ns);
+  text_time(startup, sizeof startup, l->startup_wait_ns);
+  say(p, "%llu of %llu fetches had to wait, %s in all, %s of it for workers that were starting",
+      (unsigned long long)l->waited, (unsigned long long)l->fetches, wait, startup);
+  if (l->depth_chunk_ns > 0) {
+    section_ready(depth, sizeof depth, l);
+    text_time(chunk, sizeof chunk, l->depth_chunk_ns);
+    say(p, "batches ready when one was asked for: ~%.1f on average, by %s: %s", l->depth, chunk, depth);
+  }
+  if (p->markdown)
+    fputc('\n', p->file);
+  size_t more = section_workers(&table, p->s, p->o);
+  finish_table(p, &table, more, "workers");
+}
+
+static void threads(const struct page *p)
+{
+  struct table table;
+  if (p->s->thread_count == 0)
+    return;
+  heading(p, "Threads (scheduler's figures are of the time between its samples)");
+  size_t more = section_threads(&table, p->s, p->o);
+  finish_table(p, &table, more, "threads");
+}
+
 static void files(const struct page *p)
 {
   struct table table;
@@ -504,12 +568,15 @@ static void print(const struct page *p)
 {
   head(p);
   verdict(p);
+  bottlenecks(p);
   breakdown(p);
   ranks(p);
   for (int role = 0; role < OPGAP_ROLE_COUNT; role++)
     ops_of_role(p, (enum opgap_role)role);
   gpu(p);
   thread_gaps(p);
+  loader(p);
+  threads(p);
   files(p);
   calls(p);
   processes(p);

@@ -402,6 +402,20 @@ static bool switches_waiting(void)
   return atomic_load(&control->switches) != control->switches_written;
 }
 
+/* How much the program's threads have written so far: as long as it grows, samples are worth taking. */
+static uint64_t written(void)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  uint32_t high = atomic_load(&arena->slots_high);
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < high; i++) {
+    struct opgap_thread *slot = opgap_arena_slot(arena, i);
+    if (slot->kind == OPGAP_STREAM_THREAD)
+      sum += atomic_load_explicit(&slot->write_pos, memory_order_relaxed);
+  }
+  return sum;
+}
+
 static struct opgap_cell *process_cell(void)
 {
   struct opgap_arena *arena = opgap_state->arena;
@@ -419,6 +433,13 @@ static void poll_others(void)
     opgap_gpu_poll();
 }
 
+static void sample_all(struct opgap_cell *cell)
+{
+  sample_memory(cell);
+  sample_cgroup(cell); /* first: the reader takes it as the state of the threads' samples that follow */
+  sample_scheduler(cell);
+}
+
 /* One round; the number of records it wrote. */
 static long flush_round(struct opgap_cell *cell, uint64_t *next_sample)
 {
@@ -427,9 +448,7 @@ static long flush_round(struct opgap_cell *cell, uint64_t *next_sample)
   uint64_t now = opgap_clock_ns();
   if (now >= *next_sample && cell && cell->thread) {
     *next_sample = now + PERIOD_NS;
-    sample_memory(cell);
-    sample_scheduler(cell);
-    sample_cgroup(cell);
+    sample_all(cell);
   }
   uint64_t before = opgap_state->arena->records;
   prepare_memory(); /* first: draining takes long when much is waiting, and that is when room is short */
@@ -451,7 +470,7 @@ static void *flusher_main(void *unused)
   }
   struct opgap_arena *arena = opgap_state->arena;
   struct opgap_cell *cell = process_cell();
-  uint64_t next_sample = 0, next_poll = 0;
+  uint64_t next_sample = 0, next_poll = 0, last_written = 0;
   unsigned idle = 0;
   while (atomic_load_explicit(&opgap_state->phase, memory_order_acquire) == OPGAP_PHASE_RUNNING &&
          atomic_load_explicit(&opgap_state->flusher, memory_order_acquire) == OPGAP_FLUSHER_RUNS) {
@@ -461,9 +480,10 @@ static void *flusher_main(void *unused)
       poll_others();
     }
     /* samples alone do not count as work, or an idle program would never let us sleep */
-    uint64_t waiting = rings_waiting();
+    uint64_t now_written = written();
+    idle = now_written != last_written ? 0 : idle + 1;
+    last_written = now_written;
     flush_round(cell, &next_sample);
-    idle = waiting ? 0 : idle + 1;
     atomic_store(&arena->flusher_sleeps, 1); /* F */
     if ((rings_waiting() || switches_waiting() || atomic_load(&opgap_state->flusher) != OPGAP_FLUSHER_RUNS) &&
         atomic_exchange(&arena->flusher_sleeps, 0))
@@ -473,6 +493,10 @@ static void *flusher_main(void *unused)
       patience = PERIOD_NS;
     opgap_raw_futex_wait_shared(&arena->flusher_sleeps, 1, patience);
     atomic_store(&arena->flusher_sleeps, 0);
+  }
+  if (cell && cell->thread && opgap_drain_enter(0)) { /* the last state; whoever ends the session drains it */
+    sample_all(cell);
+    opgap_drain_leave();
   }
   return NULL;
 }

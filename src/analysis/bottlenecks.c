@@ -1,0 +1,574 @@
+/* Bottlenecks: what takes the time of the steps counted, one row a kind, and an upper bound of what removing it gains.
+ *
+ * The bound replays the steps without the cause.  Steps are a graph of waits and work: a wait ends when the work ends
+ * that it waited for.  Taking x ns out of the work of one thread moves every later event by at most x (longest paths in
+ * a graph change by at most what is taken from their edges), so a step cannot become shorter by more than the time that
+ * the main thread spent in the cause, or, where a worker spent it, by more than the main thread waited for data.  With
+ * a GPU it cannot become shorter by more than the time that the GPU had nothing to do either.  What a replay cannot
+ * know (a CPU or a cache shared with the cause) is in the bound where it is measured: time in the run queue.
+ *
+ * docs/VERDICT.md has the kinds, their rules, and how the bounds compare with what removing the causes really won. */
+#include "analysis/internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct list {
+  struct analysis *a;
+  const struct opgap_summary *s;
+  uint64_t total; /* step time */
+  VEC(struct opgap_sum_bottleneck) rows;
+};
+
+static double percent(const struct list *l, uint64_t ns)
+{
+  return l->total ? 100.0 * (double)ns / (double)l->total : 0;
+}
+
+static double share(uint64_t part, uint64_t whole)
+{
+  return whole ? (double)part / (double)whole : 0;
+}
+
+static uint64_t at_most(uint64_t value, uint64_t limit)
+{
+  return value < limit ? value : limit;
+}
+
+static uint64_t less(uint64_t from, uint64_t what)
+{
+  return from > what ? from - what : 0;
+}
+
+/* Rows below 1 % of step time say nothing. */
+static void add(struct list *l, const char *kind, uint64_t ns, uint64_t bound, const char *remedy, const char *format,
+                ...) __attribute__((format(printf, 6, 7)));
+static void add(struct list *l, const char *kind, uint64_t ns, uint64_t bound, const char *remedy, const char *format,
+                ...)
+{
+  char text[2048];
+  va_list args;
+  if (percent(l, ns) < 1)
+    return;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  struct opgap_sum_bottleneck *row = VEC_PUSH(&l->rows);
+  row->kind = kind;
+  row->text = opgap_pool_string(l->a->pool, text);
+  row->remedy = remedy;
+  row->ns = ns;
+  row->at_most_ns = bound == OPGAP_UNKNOWN ? bound : at_most(bound, l->total);
+}
+
+static unsigned cores(const struct list *l)
+{
+  for (size_t i = 0; i < l->s->info_count; i++)
+    if (strcmp(l->s->info_keys[i], "cores") == 0)
+      return (unsigned)strtoul(l->s->info_values[i], NULL, 10);
+  return 0;
+}
+
+/* The file that took most time in these operations; NULL: none. */
+static const struct opgap_sum_file *top_file(const struct opgap_summary *s, bool writes)
+{
+  const struct opgap_sum_file *top = NULL;
+  for (size_t i = 0; i < s->file_count; i++) {
+    const char *operation = s->files[i].operation;
+    bool write = strcmp(operation, "write") == 0 || strcmp(operation, "sync") == 0;
+    if (write == writes && (top == NULL || s->files[i].time_ns > top->time_ns))
+      top = &s->files[i];
+  }
+  return top;
+}
+
+static const char *file_words(struct list *l, bool writes)
+{
+  const struct opgap_sum_file *file = top_file(l->s, writes);
+  if (file == NULL)
+    return "";
+  if (file->bytes == 0 || file->time_ns == 0)
+    return opgap_pool_printf(l->a->pool, ", most of it on %s", file->path);
+  return opgap_pool_printf(l->a->pool, ", most of it on %s (%llu bytes, %.1f MB/s)", file->path,
+                           (unsigned long long)file->bytes, (double)file->bytes / 1e6 / ((double)file->time_ns / 1e9));
+}
+
+/* ---- the DataLoader ---- */
+
+struct workers {
+  const struct opgap_sum_loader *loader;
+  uint64_t busy, file, lock, sleep, queue, startup, awaited, batches, read_bytes;
+  const struct opgap_sum_worker *slowest; /* by time a batch */
+  double slowest_batch, other_batch;      /* its time a batch in ns, and the median of the others; 0: unknown */
+};
+
+static double batch_ns(const struct opgap_sum_worker *w)
+{
+  return w->batches ? (double)w->busy_ns / (double)w->batches : 0;
+}
+
+/* Workers of one number share their name in all epochs: compares the time a batch of each number. */
+static void find_slowest(struct workers *w)
+{
+  for (size_t i = 0; i < w->loader->worker_count; i++) {
+    const struct opgap_sum_worker *worker = &w->loader->worker[i];
+    if (batch_ns(worker) > w->slowest_batch) {
+      w->slowest = worker;
+      w->slowest_batch = batch_ns(worker);
+    }
+  }
+  uint64_t *others = opgap_xcalloc(w->loader->worker_count, sizeof *others);
+  size_t count = 0;
+  for (size_t i = 0; w->slowest != NULL && i < w->loader->worker_count; i++)
+    if (w->loader->worker[i].worker != w->slowest->worker && w->loader->worker[i].batches > 0)
+      others[count++] = (uint64_t)batch_ns(&w->loader->worker[i]);
+  stats_sort(others, count);
+  w->other_batch = count ? (double)stats_percentile(others, count, 0.5) : 0;
+  free(others);
+}
+
+static struct workers sum_workers(const struct opgap_summary *s)
+{
+  struct workers w = {.loader = &s->loader};
+  for (size_t i = 0; i < s->loader.worker_count; i++) {
+    const struct opgap_sum_worker *worker = &s->loader.worker[i];
+    w.busy += worker->busy_ns;
+    w.file += worker->file_ns;
+    w.lock += worker->lock_ns;
+    w.sleep += worker->sleep_ns;
+    w.queue += worker->queue_ns == OPGAP_UNKNOWN ? 0 : worker->queue_ns;
+    w.startup += worker->startup_ns;
+    w.batches += worker->batches;
+    w.awaited += worker->awaited_ns;
+    w.read_bytes += worker->read_bytes;
+  }
+  find_slowest(&w);
+  return w;
+}
+
+/* The waits for one number of worker, of all waits for workers. */
+static double awaited_share(const struct workers *w, int32_t number)
+{
+  uint64_t ns = 0;
+  for (size_t i = 0; i < w->loader->worker_count; i++)
+    if (w->loader->worker[i].worker == number)
+      ns += w->loader->worker[i].awaited_ns;
+  return share(ns, w->awaited);
+}
+
+static void add_workers(struct list *l, uint64_t fetch_ns)
+{
+  const struct opgap_sum_loader *loader = &l->s->loader;
+  struct workers w = sum_workers(l->s);
+  uint64_t queue = l->s->breakdown.queue_ns; /* the workers use CPUs, too */
+  unsigned n = loader->workers, cpus = cores(l);
+  double part = percent(l, fetch_ns), startup = share(loader->startup_wait_ns, loader->await_ns);
+  double batch = share(w.busy, w.batches), step = share(less(l->total, fetch_ns), l->s->breakdown.steps);
+  unsigned needed = step > 0 ? (unsigned)(batch / step) + 1 : 0;
+  uint64_t compute = less(w.busy, w.file + w.lock + w.sleep + w.queue), latency = w.file + w.lock + w.sleep;
+  const char *ready = loader->depth < 0 ? ""
+                                        : opgap_pool_printf(l->a->pool,
+                                                            "; %llu of %llu batches were not ready, ~%.1f "
+                                                            "were ready on average",
+                                                            (unsigned long long)loader->waited,
+                                                            (unsigned long long)loader->fetches, loader->depth);
+  if (loader->worker_count > n && startup >= 0.5) {
+    add(l, "worker_restart", fetch_ns, fetch_ns + l->s->breakdown.class_ns[OPGAP_CLASS_OTHER],
+        "Keep the workers between epochs: persistent_workers=True.",
+        "Waiting for the DataLoader takes %.1f %% of step time, and %.1f %% of that wait is for workers that are being "
+        "started: %zu processes for %u workers, %.3f s each until they ask for their first index",
+        part, 100 * startup, loader->worker_count, n, share(w.startup, loader->worker_count) / 1e9);
+  } else if (n > 1 && w.slowest != NULL && w.other_batch > 0 && w.slowest_batch >= 2 * w.other_batch &&
+             awaited_share(&w, w.slowest->worker) >= 0.5) {
+    double slow = awaited_share(&w, w.slowest->worker);
+    add(l, "slow_worker", fetch_ns, fetch_ns + queue,
+        "Give every worker the same work: spread what is slow over all of them (files, mounts, sizes by shard), or "
+        "fetch "
+        "out of order (in_order=False).",
+        "Waiting for the DataLoader takes %.1f %% of step time; %.1f %% of that wait is for %s, which needs %.1f ms a "
+        "batch where the others need %.1f ms%s",
+        part, 100 * slow, w.slowest->label, w.slowest_batch / 1e6, w.other_batch / 1e6, ready);
+  } else if (w.lock > w.file && w.lock > w.sleep && w.lock > compute && w.lock > w.queue) {
+    add(l, "dataset_lock", fetch_ns, fetch_ns + queue,
+        "Take the lock out of the dataset: give each worker its own file handle or connection.",
+        "Waiting for the DataLoader takes %.1f %% of step time; its workers spend %.1f %% of their busy time waiting "
+        "for "
+        "locks and semaphores%s",
+        part, 100 * share(w.lock, w.busy), ready);
+  } else if (w.queue > compute && w.queue > latency) {
+    add(l, "oversubscription", fetch_ns, fetch_ns + queue,
+        "Run fewer threads: torch.set_num_threads(1) or OMP_NUM_THREADS=1 in workers, or fewer workers.",
+        "Waiting for the DataLoader takes %.1f %% of step time; its workers spend %.1f %% of their busy time waiting "
+        "for "
+        "a CPU%s",
+        part, 100 * share(w.queue, w.busy), ready);
+  } else if (needed > n && needed <= (latency > compute ? 4 * cpus : less(cpus, 1))) {
+    add(l, "too_few_workers", fetch_ns, fetch_ns + queue,
+        opgap_pool_printf(l->a->pool, "Use %u workers: num_workers=%u.", needed, needed),
+        "Waiting for the DataLoader takes %.1f %% of step time: a batch takes a worker %.1f ms, a step without the "
+        "wait "
+        "%.1f ms, so %u worker%s cannot keep up and %u can%s",
+        part, batch / 1e6, step / 1e6, n, n == 1 ? "" : "s", needed, ready);
+  } else if (w.file >= w.sleep && w.file >= compute) {
+    add(l, "slow_read", fetch_ns, fetch_ns + queue,
+        "Read fewer, larger files (shards), or keep them on a faster disk or in memory.",
+        "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s spend %.1f %% of their busy time in "
+        "calls "
+        "on files%s%s",
+        part, n, n == 1 ? "" : "s", 100 * share(w.file, w.busy), file_words(l, false), ready);
+  } else if (w.sleep > compute) {
+    add(l, "worker_sleep", fetch_ns, fetch_ns + queue, "Take the sleep out of the dataset.",
+        "Waiting for the DataLoader takes %.1f %% of step time; its workers sleep for %.1f %% of their busy time%s",
+        part, 100 * share(w.sleep, w.busy), ready);
+  } else {
+    add(l, "slow_decode", fetch_ns, fetch_ns + queue,
+        "Prepare the data once ahead of training, use a faster decoder, or augment on the GPU.",
+        "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s compute (decode, augment, collate) for "
+        "%.1f %% of their busy time, %.1f ms a batch%s",
+        part, n, n == 1 ? "" : "s", 100 * share(compute, w.busy), batch / 1e6, ready);
+  }
+}
+
+/* What the trainer's main thread spent in files while it made batches itself. */
+static void add_loading(struct list *l, uint64_t fetch_ns)
+{
+  if (l->s->loader.workers > 0) {
+    add_workers(l, fetch_ns);
+    return;
+  }
+  add(l, "no_workers", fetch_ns, fetch_ns, "Let worker processes make the batches: num_workers=2 or more.",
+      "The training process makes its batches itself (num_workers=0) for %.1f %% of step time; nothing else happens "
+      "meanwhile%s",
+      percent(l, fetch_ns), file_words(l, false));
+}
+
+/* ---- waits of the main thread ---- */
+
+static const struct wait_kind {
+  uint8_t cause;
+  const char *kind, *what, *remedy;
+} waits[] = {
+    {OPGAP_CAUSE_SLEEP, "sleep", "sleeps",
+     "Take the sleep out of the step, or wait for the event itself instead of polling with sleep."},
+    {OPGAP_CAUSE_LOCK, "lock", "waits for a lock",
+     "Hold the lock for less time, or prepare what it protects outside of the step: see the table of locks."},
+    {OPGAP_CAUSE_GIL, "gil", "waits for Python's global lock (GIL)",
+     "Move the Python work of other threads into processes."},
+    {OPGAP_CAUSE_ALLOCATION, "allocation", "allocates and frees memory",
+     "Reuse buffers instead of allocating them in each step."},
+    {OPGAP_CAUSE_CHILD, "child_process", "waits for a child process",
+     "Start child processes ahead or outside of the step, and collect their results later."},
+    {OPGAP_CAUSE_SYNCHRONISATION, "synchronisation", "waits for a condition, semaphore, barrier or pipe",
+     "See the longest idle gaps: they name the call that waited and what it waited for."},
+    {OPGAP_CAUSE_PYTHON, "other_thread", "waits for the code of another thread",
+     "Give that thread less to do in the step, or its result earlier."},
+    {OPGAP_CAUSE_DISPATCH, "other_thread_ops", "waits for framework ops of another thread",
+     "Give that thread less to do in the step, or its result earlier."},
+    {OPGAP_CAUSE_STARTUP, "start_up", "waits for a process or thread to start",
+     "Start processes and threads once, ahead of the steps."},
+    {OPGAP_CAUSE_UNKNOWN, "unknown_wait", "waits for something unknown",
+     "See the longest idle gaps: they name the call that waited."},
+};
+
+/* Files of the main thread: mostly written, or mostly read? */
+static bool mostly_writes(const struct analysis *a, unsigned process)
+{
+  uint64_t writes = 0, reads = 0;
+  for (size_t i = 0; i < a->files.count; i++) {
+    const struct file_row *row = &a->files.at[i];
+    if (row->process != process)
+      continue;
+    if (row->verb == VERB_WRITE || row->verb == VERB_SYNC)
+      writes += row->ns;
+    else
+      reads += row->ns;
+  }
+  return writes > reads;
+}
+
+static void add_files(struct list *l, uint64_t ns, uint64_t bound)
+{
+  if (mostly_writes(l->a, steps_process(l->a)))
+    add(l, "file_write", ns, bound, "Write less often (checkpoints), or from another thread or process.",
+        "The main thread is in calls on files for %.1f %% of step time, mostly writing and syncing%s", percent(l, ns),
+        file_words(l, true));
+  else
+    add(l, "file_read", ns, bound, "Read ahead of the step: a DataLoader with workers, or another thread.",
+        "The main thread is in calls on files for %.1f %% of step time, mostly reading%s", percent(l, ns),
+        file_words(l, false));
+}
+
+/* The tail of a wait, from the wake-up to running again, goes with the wait: `tail` is all of it. */
+static void add_waits(struct list *l, const uint64_t ns[OPGAP_CAUSE_COUNT], const uint64_t bound[OPGAP_CAUSE_COUNT],
+                      uint64_t tail)
+{
+  for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
+    const struct wait_kind *w = &waits[i];
+    add(l, w->kind, ns[w->cause], bound[w->cause] + tail, w->remedy, "The main thread %s for %.1f %% of step time",
+        w->what, percent(l, ns[w->cause]));
+  }
+  add_files(l, ns[OPGAP_CAUSE_FILE_IO], bound[OPGAP_CAUSE_FILE_IO]);
+}
+
+static void add_communication(struct list *l, uint64_t ns, uint64_t bound)
+{
+  add(l, "communication", ns, bound,
+      "Overlap gradients with the backward pass (DDP buckets), send less often (no_sync()) or less (compression); if "
+      "one "
+      "rank makes the others wait, look at that one first.",
+      "The main thread waits for the network or for other ranks for %.1f %% of step time", percent(l, ns));
+}
+
+/* ---- without a GPU: the work itself ---- */
+
+/* Average self time of a framework op in trainers; 0 without ops. */
+static uint64_t mean_op(const struct opgap_summary *s)
+{
+  uint64_t ns = 0, calls = 0;
+  for (size_t i = 0; i < s->op_count; i++) {
+    const struct opgap_sum_op *op = &s->ops[i];
+    if (op->kind != OPGAP_OP_TORCH || op->role == OPGAP_ROLE_WORKER ||
+        strncmp(op->name, "enumerate(DataLoader)#", 22) == 0)
+      continue;
+    ns += op->self_cpu_ns;
+    calls += op->calls;
+  }
+  return calls ? ns / calls : 0;
+}
+
+/* How many CPUs all threads together wanted on average; 0: not sampled. */
+static double wanted(const struct opgap_summary *s)
+{
+  uint64_t ns = 0;
+  for (size_t i = 0; i < s->thread_count; i++)
+    if (s->threads[i].run_ns != OPGAP_UNKNOWN)
+      ns += s->threads[i].run_ns + s->threads[i].queue_ns;
+  return share(ns, s->duration_ns);
+}
+
+/* Time runnable without a CPU, and off the CPU for unknown reasons; returns it.  Removing it may free what ran in its
+ * place as well, so all work bounds it. */
+static uint64_t add_off_cpu(struct list *l, uint64_t work)
+{
+  const struct opgap_sum_breakdown *b = &l->s->breakdown;
+  double cpus = wanted(l->s);
+  unsigned have = cores(l);
+  add(l, "cgroup_limit", b->throttled_ns, work, "Raise the CPU limit of the container (cpu.max), or run fewer threads.",
+      "The CPU limit of its cgroup stops the main thread for ~%.1f %% of step time", percent(l, b->throttled_ns));
+  if (have > 0 && cpus > 1.2 * have)
+    add(l, "oversubscription", b->queue_ns, work,
+        "Run fewer threads: torch.set_num_threads or OMP_NUM_THREADS, in workers 1; or fewer workers.",
+        "The main thread waits for a free CPU for ~%.1f %% of step time: all threads together want ~%.1f CPUs, there "
+        "are %u",
+        percent(l, b->queue_ns), cpus, have);
+  else
+    add(l, "run_queue", b->queue_ns, work, "Stop other programs on this machine, or reserve CPUs for this one.",
+        "The main thread waits for a free CPU for ~%.1f %% of step time, though this run wants only ~%.1f of %u CPUs: "
+        "other programs use them",
+        percent(l, b->queue_ns), cpus, have);
+  add(l, "blocked_outside", b->outside_ns, work,
+      "See whether its threads wait for each other: uneven OpenMP loops, or fewer threads.",
+      "The main thread is off the CPU in no hooked call (raw futexes of OpenMP, page faults from disk) for ~%.1f %% of "
+      "step time",
+      percent(l, b->outside_ns));
+  return b->queue_ns + b->throttled_ns + b->outside_ns;
+}
+
+/* The kernel's share of the CPU time of the process with the steps, and its page faults a second; 0: not sampled. */
+struct faults {
+  double kernel, rate;
+};
+
+static struct faults faults_of(const struct analysis *a)
+{
+  const struct process *p = &a->processes[steps_process(a)];
+  const struct usage *first = &p->first_usage, *last = &p->last_usage;
+  uint64_t system = last->system_ns - first->system_ns, user = last->user_ns - first->user_ns;
+  return (struct faults){share(system, system + user), 1e9 * share(last->faults - first->faults, last->at - first->at)};
+}
+
+static void add_cpu_work(struct list *l)
+{
+  const struct opgap_sum_breakdown *b = &l->s->breakdown;
+  uint64_t waited = 0;
+  for (int c = 0; c < OPGAP_CAUSE_COUNT; c++)
+    waited += b->other_wait_ns[c];
+  uint64_t in_ops = b->class_ns[OPGAP_CLASS_CPU_EXEC], code = less(b->class_ns[OPGAP_CLASS_OTHER], waited);
+  uint64_t work = in_ops + code, off = at_most(add_off_cpu(l, work), work), mean = mean_op(l->s);
+  struct faults faults = faults_of(l->a);
+  /* a fault costs about 0.5 us: fewer of them are no matter, whatever else the kernel does */
+  double on_cpu = 1 - share(off, work), kernel = faults.rate >= 20000 && faults.kernel >= 0.2 ? faults.kernel : 0;
+  uint64_t faulting = (uint64_t)((double)work * on_cpu * kernel);
+  if (kernel > 0)
+    add(l, "page_faults", faulting, work,
+        "Reuse buffers instead of allocating and touching new ones in each step; huge pages (GLIBC_TUNABLES="
+        "glibc.malloc.hugetlb=1), or another malloc that keeps freed memory (jemalloc, tcmalloc).",
+        "~%.1f %% of the CPU time of this process is the kernel's, at ~%.0f page faults a second: fresh memory is "
+        "touched all the time",
+        100 * kernel, faults.rate);
+  in_ops = (uint64_t)((double)in_ops * on_cpu * (1 - kernel));
+  code = (uint64_t)((double)code * on_cpu * (1 - kernel));
+  if (mean > 0 && mean < 20000)
+    add(l, "dispatch", in_ops, work,
+        "Fewer, larger ops: a larger batch, torch.compile(model), fused optimizers (fused=True or foreach=True).",
+        "Framework ops take %.1f %% of step time and only %.1f us each: most of it is dispatch", percent(l, in_ops),
+        (double)mean / 1e3);
+  else
+    add(l, "compute", in_ops, OPGAP_UNKNOWN,
+        "The ops are the work itself: lower precision, torch.compile(model), all CPU cores, a faster device.",
+        "Framework ops take %.1f %% of step time, %.1f us each", percent(l, in_ops), (double)mean / 1e3);
+  add(l, mean > 0 ? "python" : "own_code", code, mean > 0 ? work : OPGAP_UNKNOWN,
+      mean > 0 ? "Move Python work, logging and .item() calls out of the step."
+               : "Look at the code of the step with a sampling profiler (perf).",
+      "The program's own code takes %.1f %% of step time%s", percent(l, code),
+      mean > 0 ? ", between framework ops" : "");
+}
+
+/* ---- with a GPU ---- */
+
+static uint64_t gap_cause(const struct opgap_summary *s, enum opgap_cause cause)
+{
+  uint64_t sum = 0;
+  for (size_t i = 0; i < s->gaps.gpu_cause_count; i++)
+    if (s->gaps.gpu_by_cause[i].cause == cause)
+      sum += s->gaps.gpu_by_cause[i].ns;
+  return sum;
+}
+
+/* The step's part of the copies to or from pageable memory. */
+static double pageable(const struct opgap_summary *s)
+{
+  uint64_t all = 0, slow = 0;
+  for (size_t i = 0; i < s->gpu_tables.copy_count; i++) {
+    const struct opgap_sum_copy *copy = &s->gpu_tables.copies[i];
+    all += copy->total_ns;
+    if (strcmp(copy->source, "pageable") == 0 || strcmp(copy->target, "pageable") == 0)
+      slow += copy->total_ns;
+  }
+  return share(slow, all);
+}
+
+static uint64_t sync_ns(const struct opgap_summary *s)
+{
+  uint64_t ns = 0;
+  for (size_t i = 0; i < s->gpu_tables.finding_count; i++)
+    if (s->gpu_tables.findings[i].finding == OPGAP_FINDING_API_SYNC)
+      ns += s->gpu_tables.findings[i].ns;
+  return ns;
+}
+
+static void add_gpu_idle(struct list *l, uint64_t idle)
+{
+  const struct opgap_sum_breakdown *b = &l->s->breakdown;
+  const struct opgap_sum_launches *launches = &l->s->gpu_tables.launches;
+  uint64_t ns[OPGAP_CAUSE_COUNT], bound[OPGAP_CAUSE_COUNT], all = l->s->gaps.gpu_ns;
+  uint64_t late = b->wait_ns[OPGAP_CAUSE_RUN_QUEUE] + b->queue_ns; /* the host gets back to work late after a wait */
+  for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
+    ns[c] = (uint64_t)((double)idle * share(gap_cause(l->s, (enum opgap_cause)c), all));
+    bound[c] = b->wait_ns[c] > ns[c] ? b->wait_ns[c] : ns[c];
+    bound[c] = at_most(idle, bound[c] + late);
+  }
+  uint64_t loading = ns[OPGAP_CAUSE_DATA_LOADING];
+  uint64_t host =
+      ns[OPGAP_CAUSE_DISPATCH] + ns[OPGAP_CAUSE_PYTHON] + ns[OPGAP_CAUSE_DEVICE] + ns[OPGAP_CAUSE_ALLOCATION];
+  uint64_t sync = at_most((uint64_t)((double)l->total * share(sync_ns(l->s), l->s->gpus[0].span_ns)), l->total);
+  bool waits_for_gpu = share(sync, l->total) >= 0.2;
+  if (waits_for_gpu) { /* the rest of a synchronising call after the work it waited for: the host wakes up */
+    host += ns[OPGAP_CAUSE_SYNCHRONISATION];
+    ns[OPGAP_CAUSE_SYNCHRONISATION] = 0;
+  }
+  ns[OPGAP_CAUSE_DISPATCH] = ns[OPGAP_CAUSE_PYTHON] = ns[OPGAP_CAUSE_ALLOCATION] = 0;
+  if (loading > 0)
+    add_loading(l, loading);
+  add_waits(l, ns, bound, 0);
+  add_communication(l, ns[OPGAP_CAUSE_COMMUNICATION], bound[OPGAP_CAUSE_COMMUNICATION]);
+  add(l, "run_queue", ns[OPGAP_CAUSE_RUN_QUEUE], idle,
+      "Run fewer threads, or leave CPUs free for the training process.",
+      "The GPU idles for %.1f %% of step time while the host waits for a free CPU",
+      percent(l, ns[OPGAP_CAUSE_RUN_QUEUE]));
+  if (waits_for_gpu)
+    add(l, "gpu_sync", host, idle,
+        "Do not wait for the GPU in the step: drop .item(), .cpu() and synchronize(), or do them every N steps.",
+        "The GPU idles for %.1f %% of step time after the host waited for it (%.1f %% of step time in synchronising "
+        "calls): nothing is queued when it has finished",
+        percent(l, host), percent(l, sync));
+  else
+    add(l, "launch_bound", host, idle,
+        "Replay the launches: CUDA graphs (torch.compile(mode=\"reduce-overhead\")); fewer, larger kernels.",
+        "The GPU idles for %.1f %% of step time while the host dispatches: %llu launches of %.1f us each, %.1f %% of "
+        "the "
+        "kernels shorter than their launch",
+        percent(l, host), (unsigned long long)launches->calls, share(launches->call_ns, launches->calls) / 1e3,
+        100 * share(launches->short_kernels, launches->kernels));
+}
+
+static void add_gpu(struct list *l)
+{
+  const struct opgap_sum_breakdown *b = &l->s->breakdown;
+  uint64_t exposed = 0, span = 0, kernels = b->class_ns[OPGAP_CLASS_KERNEL], copies = b->class_ns[OPGAP_CLASS_MEMCPY];
+  for (size_t i = 0; i < l->s->gpu_count; i++) {
+    exposed += l->s->gpus[i].exposed_communication_ns;
+    span += l->s->gpus[i].span_ns;
+  }
+  exposed = (uint64_t)((double)l->total * share(exposed, span));
+  kernels = less(kernels, exposed); /* a collective is a kernel to the step's classes */
+  uint64_t idle = less(l->total, kernels + exposed + copies + b->class_ns[OPGAP_CLASS_MEMSET]);
+  add(l, "exposed_communication", exposed, exposed + b->wait_ns[OPGAP_CAUSE_COMMUNICATION],
+      "Overlap gradients with the backward pass: larger DDP buckets (bucket_cap_mb), gradient_as_bucket_view.",
+      "Collectives that no computation hides take %.1f %% of step time on the GPU", percent(l, exposed));
+  bool slow = pageable(l->s) >= 0.5;
+  add(l, slow ? "pageable_copies" : "gpu_copies", copies, copies + idle,
+      slow ? "Copy from pinned memory: pin_memory=True and non_blocking=True."
+           : "Copy less and ahead: keep data on the GPU between steps, overlap copies with kernels.",
+      "Copies take %.1f %% of step time on the GPU%s", percent(l, copies),
+      slow ? ", most of it from or to pageable memory, which also makes the host wait" : "");
+  add(l, "kernels", kernels, OPGAP_UNKNOWN,
+      "Use lower precision where it is safe: torch.autocast with bfloat16, TF32 for matrix products; "
+      "torch.compile(model).",
+      "Kernels take %.1f %% of step time on the GPU", percent(l, kernels));
+  if (l->s->gaps.gpu_ns > 0)
+    add_gpu_idle(l, idle);
+}
+
+/* ---- all ---- */
+
+static void add_cpu(struct list *l)
+{
+  const struct opgap_sum_breakdown *b = &l->s->breakdown;
+  uint64_t tail = b->wait_ns[OPGAP_CAUSE_RUN_QUEUE];
+  if (b->class_ns[OPGAP_CLASS_DATALOADER] > 0)
+    add_loading(l, b->class_ns[OPGAP_CLASS_DATALOADER]);
+  add_waits(l, b->wait_ns, b->wait_ns, tail);
+  add_communication(l, b->class_ns[OPGAP_CLASS_COMMUNICATION], b->class_ns[OPGAP_CLASS_COMMUNICATION] + tail);
+  add_cpu_work(l);
+}
+
+static int largest_first(const void *left, const void *right)
+{
+  const struct opgap_sum_bottleneck *l = left, *r = right;
+  return l->ns != r->ns ? (l->ns < r->ns ? 1 : -1) : strcmp(l->kind, r->kind);
+}
+
+void bottlenecks_finish(struct analysis *a)
+{
+  struct opgap_sum_verdict *v = &a->summary->verdict;
+  struct list l = {.a = a, .s = a->summary};
+  for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
+    l.total += l.s->breakdown.class_ns[c];
+  v->step_ns = l.total;
+  if (l.total == 0)
+    return;
+  if (l.s->has_gpu && l.s->gpu_count > 0)
+    add_gpu(&l);
+  else
+    add_cpu(&l);
+  v->bottleneck_count = l.rows.count;
+  v->bottlenecks = opgap_pool_alloc(a->pool, l.rows.count * sizeof *l.rows.at);
+  if (l.rows.count) {
+    qsort(l.rows.at, l.rows.count, sizeof *l.rows.at, largest_first);
+    memcpy(v->bottlenecks, l.rows.at, l.rows.count * sizeof *l.rows.at);
+  }
+  VEC_FREE(&l.rows);
+}

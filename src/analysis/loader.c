@@ -1,0 +1,137 @@
+/* The DataLoader: what its workers did, and how many batches were ready when the trainer asked for one.
+ *
+ * A batch is one message of a worker to its result pipe.  Ready batches are messages sent less batches fetched; where
+ * batches come out of order, or a pipe serves several epochs, this is an estimate, set right at each fetch that had to
+ * wait. */
+#include "analysis/internal.h"
+
+#include <stdlib.h>
+
+void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t pipe, uint64_t waited_ns)
+{
+  struct fetches *f = &a->processes[t->process].fetches;
+  if (pipe != 0 && pipe != f->pipe) {
+    f->pipe = pipe;
+    f->taken = 0;
+  }
+  uint64_t sent = f->pipe ? timeline_writes(a, f->pipe) : 0;
+  if (analysis_in_window(a, r->end_ns)) {
+    f->count++;
+    f->ns += r->end_ns - r->start_ns;
+    f->waited += waited_ns > 0;
+    f->waited_ns += waited_ns;
+    if (f->pipe) {
+      struct depth *depth = VEC_PUSH(&f->depths);
+      depth->at = r->start_ns;
+      depth->ready = waited_ns > 0 || sent <= f->taken ? 0 : (uint32_t)(sent - f->taken);
+    }
+  }
+  f->taken = waited_ns > 0 || f->taken + 1 > sent ? sent : f->taken + 1;
+}
+
+static int by_start(const void *left, const void *right)
+{
+  const struct opgap_sum_worker *l = left, *r = right;
+  return l->start_ns != r->start_ns ? (l->start_ns < r->start_ns ? -1 : 1) : l->pid - r->pid;
+}
+
+static uint64_t less(uint64_t from, uint64_t what)
+{
+  return from > what ? from - what : 0;
+}
+
+static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *row)
+{
+  const struct process *p = &a->processes[process];
+  const struct thread *t = p->main_thread == UINT32_MAX ? NULL : &a->threads[p->main_thread];
+  uint64_t life = less(p->end_ns, p->info->start_ns);
+  *row = (struct opgap_sum_worker){.pid = p->info->pid,
+                                   .worker = p->worker,
+                                   .label = p->label,
+                                   .start_ns = p->info->start_ns - a->start_ns,
+                                   .batches = opgap_map_get(&a->pipe_writers, p->result_pipe, process),
+                                   .queue_ns = OPGAP_UNKNOWN,
+                                   .read_bytes = p->read_bytes};
+  if (t == NULL)
+    return;
+  uint64_t ready = t->first_poll_ns ? t->first_poll_ns : t->first_op_ns ? t->first_op_ns : p->info->start_ns;
+  row->startup_ns = less(ready, p->info->start_ns);
+  row->idle_ns = t->waits.idle;
+  row->busy_ns = less(life, row->startup_ns + row->idle_ns);
+  row->file_ns = t->waits.file;
+  row->lock_ns = t->waits.lock;
+  row->sleep_ns = t->waits.sleep;
+  if (t->samples.count >= 2) {
+    const struct past_sample *first = RING_AT(&t->samples, 0), *last = RING_AT(&t->samples, t->samples.count - 1);
+    row->queue_ns = last->queue - first->queue;
+  }
+}
+
+/* What the trainers' waits were charged to: the worker, and whether it was still starting. */
+static void charge(struct analysis *a, const struct gap_table *table)
+{
+  struct opgap_sum_loader *loader = &a->summary->loader;
+  for (size_t i = 0; i < table->rows.count; i++) {
+    const struct cause_row *row = &table->rows.at[i];
+    if (row->key.cause != OPGAP_CAUSE_DATA_LOADING)
+      continue;
+    if (row->key.doing == DOING_START)
+      loader->startup_wait_ns += row->ns;
+    for (size_t k = 0; row->key.process != UINT32_MAX && k < loader->worker_count; k++)
+      if (loader->worker[k].pid == a->processes[row->key.process].info->pid)
+        loader->worker[k].awaited_ns += row->ns;
+  }
+}
+
+static void depths(struct opgap_sum_loader *loader, const struct fetches *f)
+{
+  uint64_t sum = 0, counts[OPGAP_DEPTH_CHUNKS] = {0};
+  double sums[OPGAP_DEPTH_CHUNKS] = {0};
+  if (f->depths.count == 0)
+    return;
+  uint64_t first = f->depths.at[0].at, span = f->depths.at[f->depths.count - 1].at - first + 1;
+  loader->depth_start_ns = first;
+  loader->depth_chunk_ns = span / OPGAP_DEPTH_CHUNKS + 1;
+  for (size_t i = 0; i < f->depths.count; i++) {
+    uint64_t chunk = (f->depths.at[i].at - first) / loader->depth_chunk_ns;
+    sum += f->depths.at[i].ready;
+    sums[chunk] += f->depths.at[i].ready;
+    counts[chunk]++;
+  }
+  loader->depth = (double)sum / (double)f->depths.count;
+  for (unsigned i = 0; i < OPGAP_DEPTH_CHUNKS; i++)
+    loader->depths[i] = counts[i] ? sums[i] / (double)counts[i] : -1;
+}
+
+void loader_finish(struct analysis *a)
+{
+  struct opgap_sum_loader *loader = &a->summary->loader;
+  loader->depth = -1;
+  loader->worker = opgap_pool_alloc(a->pool, a->process_count * sizeof *loader->worker);
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *p = &a->processes[i];
+    if (!p->included)
+      continue;
+    if (p->role == OPGAP_ROLE_WORKER)
+      fill(a, i, &loader->worker[loader->worker_count++]);
+    if (p->role == OPGAP_ROLE_WORKER && p->worker + 1 > (int32_t)loader->workers)
+      loader->workers = (unsigned)p->worker + 1;
+  }
+  if (loader->worker_count)
+    qsort(loader->worker, loader->worker_count, sizeof *loader->worker, by_start);
+  unsigned shown = steps_process(a);
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *p = &a->processes[i];
+    if (!p->included || p->role != OPGAP_ROLE_TRAINER)
+      continue;
+    loader->fetches += p->fetches.count;
+    loader->fetch_ns += p->fetches.ns;
+    loader->waited += p->fetches.waited;
+    loader->await_ns += p->fetches.waited_ns;
+    charge(a, &a->thread_gaps[i]);
+    if (i == shown)
+      depths(loader, &p->fetches);
+  }
+  if (loader->depth_chunk_ns)
+    loader->depth_start_ns -= a->start_ns;
+}
