@@ -69,6 +69,9 @@ void memory_sample(struct analysis *a, unsigned process, const struct opgap_reco
   struct process *p = &a->processes[process];
   if (p->rss == OPGAP_UNKNOWN || r->field[0] > p->rss)
     p->rss = r->field[0];
+  p->last_usage = (struct usage){r->end_ns, r->field[1], r->field[3], r->field[4]};
+  if (p->first_usage.at == 0)
+    p->first_usage = p->last_usage;
   if (p->samples.count == SAMPLE_LIMIT)
     halve_samples(p);
   *VEC_PUSH(&p->samples) = (struct memory_sample){r->end_ns, r->field[0]};
@@ -93,9 +96,6 @@ static void finish_courses(struct analysis *a)
       course->rss_bytes[k] = p->samples.at[k].rss;
     }
   }
-  p->last_usage = (struct usage){r->end_ns, r->field[1], r->field[3], r->field[4]};
-  if (p->first_usage.at == 0)
-    p->first_usage = p->last_usage;
 }
 
 static void add_hooks(struct analysis *a, struct opgap_sum_memory *memory)
