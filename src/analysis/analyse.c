@@ -559,6 +559,7 @@ static void analysis_free(struct analysis *a)
   VEC_FREE(&a->files);
   VEC_FREE(&a->locks);
   VEC_FREE(&a->pending);
+  free(a->settled.at);
   VEC_FREE(&a->children);
   VEC_FREE(&a->notices);
   free(a->name_flags);

@@ -88,15 +88,17 @@ static void add(struct walk *w, const struct thread *t, enum opgap_cause cause, 
   add_piece(w->causes, key, example, ns);
 }
 
-/* A worker of a DataLoader starts until it polls for the first index (of its own making, spawn, it imports its modules
- * then), or, where no poll was seen, until its first op. */
-static bool still_starting(const struct walk *w, const struct thread *t, uint64_t time)
+/* A worker of a DataLoader starts until it polls for its first index (of its own making, spawn, it imports its modules
+ * then), or, where no poll was seen, until its first op.  Returns when; 0: t is no such worker. */
+static uint64_t ready_at(const struct walk *w, const struct thread *t)
 {
   if (!w->causes->data_loading || !t->main || t->process == w->own_process)
-    return false;
+    return 0;
   if (t->first_poll_ns != 0)
-    return time < t->first_poll_ns;
-  return !w->a->processes[t->process].info->forked && (t->first_op_ns == 0 || time < t->first_op_ns);
+    return t->first_poll_ns;
+  if (w->a->processes[t->process].info->forked)
+    return 0;
+  return t->first_op_ns ? t->first_op_ns : UINT64_MAX;
 }
 
 /* Adds what of a stretch outside blocking calls was not spent on a CPU; returns the rest. */
@@ -113,11 +115,7 @@ static uint64_t add_off_cpu(struct walk *w, struct thread *t, uint64_t start, ui
 
 static void add_code(struct walk *w, struct thread *t, uint64_t start, uint64_t end)
 {
-  if (end <= start)
-    return;
-  if (still_starting(w, t, start))
-    add(w, t, OPGAP_CAUSE_STARTUP, DOING_START, 0, 0, end - start);
-  else
+  if (end > start)
     add(w, t, OPGAP_CAUSE_PYTHON, DOING_CODE, 0, w->file, add_off_cpu(w, t, start, end));
 }
 
@@ -318,6 +316,12 @@ static void walk_thread(struct walk *w, struct thread *t, uint64_t start, uint64
   if (end <= start)
     return;
   start = walk_before_birth(w, t, start, end);
+  uint64_t ready = ready_at(w, t);
+  if (start < ready) {
+    uint64_t until = ready < end ? ready : end;
+    add(w, t, OPGAP_CAUSE_STARTUP, DOING_START, 0, 0, until - start);
+    start = until;
+  }
   uint64_t at = forgotten_until(t, start, end);
   add(w, t, OPGAP_CAUSE_UNKNOWN, DOING_FORGOTTEN, 0, 0, at - start);
   size_t first = timeline_calls_from(t, at);

@@ -71,6 +71,23 @@ static unsigned cores(const struct list *l)
   return 0;
 }
 
+/* How many CPUs all threads together wanted on average; 0: not sampled. */
+static double wanted(const struct opgap_summary *s)
+{
+  uint64_t ns = 0;
+  for (size_t i = 0; i < s->thread_count; i++)
+    if (s->threads[i].run_ns != OPGAP_UNKNOWN)
+      ns += s->threads[i].run_ns + s->threads[i].queue_ns;
+  return share(ns, s->duration_ns);
+}
+
+/* Whether the run's own threads are more than the CPUs: else it is other programs that it waits for. */
+static bool oversubscribed(const struct list *l)
+{
+  unsigned have = cores(l);
+  return have > 0 && wanted(l->s) > 1.2 * have;
+}
+
 /* The file that took most time in these operations; NULL: none. */
 static const struct opgap_sum_file *top_file(const struct opgap_summary *s, bool writes)
 {
@@ -167,7 +184,9 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
   double part = percent(l, fetch_ns), startup = share(loader->startup_wait_ns, loader->await_ns);
   double batch = share(w.busy, w.batches), step = share(less(l->total, fetch_ns), l->s->breakdown.steps);
   unsigned needed = step > 0 ? (unsigned)(batch / step) + 1 : 0;
-  uint64_t compute = less(w.busy, w.file + w.lock + w.sleep + w.queue), latency = w.file + w.lock + w.sleep;
+  bool crowded = oversubscribed(l) && w.queue > 0;
+  uint64_t compute = less(w.busy, w.file + w.lock + w.sleep + (crowded ? w.queue : 0)),
+           latency = w.file + w.lock + w.sleep;
   const char *ready = loader->depth < 0 ? ""
                                         : opgap_pool_printf(l->a->pool,
                                                             "; %llu of %llu batches were not ready, ~%.1f "
@@ -190,14 +209,14 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "Waiting for the DataLoader takes %.1f %% of step time; %.1f %% of that wait is for %s, which needs %.1f ms a "
         "batch where the others need %.1f ms%s",
         part, 100 * slow, w.slowest->label, w.slowest_batch / 1e6, w.other_batch / 1e6, ready);
-  } else if (w.lock > w.file && w.lock > w.sleep && w.lock > compute && w.lock > w.queue) {
+  } else if (w.lock > w.file && w.lock > w.sleep && w.lock > compute) {
     add(l, "dataset_lock", fetch_ns, fetch_ns + queue,
         "Take the lock out of the dataset: give each worker its own file handle or connection.",
         "Waiting for the DataLoader takes %.1f %% of step time; its workers spend %.1f %% of their busy time waiting "
         "for "
         "locks and semaphores%s",
         part, 100 * share(w.lock, w.busy), ready);
-  } else if (w.queue > compute && w.queue > latency) {
+  } else if (crowded && w.queue > compute && w.queue > latency) {
     add(l, "oversubscription", fetch_ns, fetch_ns + queue,
         "Run fewer threads: torch.set_num_threads(1) or OMP_NUM_THREADS=1 in workers, or fewer workers.",
         "Waiting for the DataLoader takes %.1f %% of step time; its workers spend %.1f %% of their busy time waiting "
@@ -338,16 +357,6 @@ static uint64_t mean_op(const struct opgap_summary *s)
   return calls ? ns / calls : 0;
 }
 
-/* How many CPUs all threads together wanted on average; 0: not sampled. */
-static double wanted(const struct opgap_summary *s)
-{
-  uint64_t ns = 0;
-  for (size_t i = 0; i < s->thread_count; i++)
-    if (s->threads[i].run_ns != OPGAP_UNKNOWN)
-      ns += s->threads[i].run_ns + s->threads[i].queue_ns;
-  return share(ns, s->duration_ns);
-}
-
 /* Time runnable without a CPU, and off the CPU for unknown reasons; returns it.  Removing it may free what ran in its
  * place as well, so all work bounds it. */
 static uint64_t add_off_cpu(struct list *l, uint64_t work)
@@ -357,7 +366,7 @@ static uint64_t add_off_cpu(struct list *l, uint64_t work)
   unsigned have = cores(l);
   add(l, "cgroup_limit", b->throttled_ns, work, "Raise the CPU limit of the container (cpu.max), or run fewer threads.",
       "The CPU limit of its cgroup stops the main thread for ~%.1f %% of step time", percent(l, b->throttled_ns));
-  if (have > 0 && cpus > 1.2 * have)
+  if (oversubscribed(l))
     add(l, "oversubscription", b->queue_ns, work,
         "Run fewer threads: torch.set_num_threads or OMP_NUM_THREADS, in workers 1; or fewer workers.",
         "The main thread waits for a free CPU for ~%.1f %% of step time: all threads together want ~%.1f CPUs, there "

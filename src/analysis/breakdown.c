@@ -117,6 +117,16 @@ void breakdown_wait(struct analysis *a, unsigned process, uint64_t start, const 
   }
 }
 
+void breakdown_take_back(struct analysis *a, unsigned process, uint64_t start, uint64_t end)
+{
+  struct breakdown_process *b = process_of(a, process);
+  size_t kept = 0;
+  for (size_t i = 0; i < b->waits.count; i++)
+    if (b->waits.at[i].start < start || b->waits.at[i].end > end)
+      b->waits.at[kept++] = b->waits.at[i];
+  b->waits.count = kept;
+}
+
 /* cover becomes the union of cover and the part of iv in [start, end]; returns its length. */
 static uint64_t unite(struct intervals *cover, const struct intervals *iv, uint64_t start, uint64_t end)
 {

@@ -147,6 +147,173 @@ static struct wait_span waits_inside(const struct analysis *a, const struct thre
   return span;
 }
 
+/* ---- sums and the longest ---- */
+
+/* Sums of data loading go without the names of ops: what counts there is whether it reads or computes. */
+static struct cause_key sum_key(struct cause_key key)
+{
+  if (key.cause == OPGAP_CAUSE_DATA_LOADING && key.doing == DOING_OP)
+    key.name = 0;
+  return key;
+}
+
+/* sign -1: takes a row out again that was put in before. */
+static void add_sum(struct gap_table *table, const struct cause_row *row, int sign)
+{
+  struct cause_key key = sum_key(row->key);
+  if (table->rows.count >= CAUSE_LIMIT)
+    key.name = key.thread = 0;
+  uint64_t packed = (uint64_t)key.cause << 56 | (uint64_t)key.doing << 48 | (key.thread & 0xffffff) << 24;
+  uint32_t *index = opgap_map_put(&table->index, packed | (key.process & 0xffffff), key.name);
+  if (*index == 0) {
+    VEC_PUSH(&table->rows)->key = key;
+    *index = (uint32_t)table->rows.count;
+  }
+  struct cause_row *sum = &table->rows.at[*index - 1];
+  sum->ns += (uint64_t)sign * row->ns;
+  if (sign > 0) {
+    sum->count += sum->last_gap != table->gaps_added;
+    sum->last_gap = table->gaps_added;
+  } else {
+    sum->count -= sum->count > 0;
+  }
+}
+
+static uint64_t length(const struct gap *gap)
+{
+  return gap->end - gap->start;
+}
+
+static void sift_down(struct gap *heap, size_t count, size_t i)
+{
+  for (;;) {
+    size_t least = i, left = 2 * i + 1, right = left + 1;
+    if (left < count && length(&heap[left]) < length(&heap[least]))
+      least = left;
+    if (right < count && length(&heap[right]) < length(&heap[least]))
+      least = right;
+    if (least == i)
+      return;
+    struct gap swap = heap[i];
+    heap[i] = heap[least];
+    heap[least] = swap;
+    i = least;
+  }
+}
+
+static void sift_up(struct gap *heap, size_t i)
+{
+  while (i > 0 && length(&heap[(i - 1) / 2]) > length(&heap[i])) {
+    struct gap swap = heap[i];
+    heap[i] = heap[(i - 1) / 2];
+    heap[(i - 1) / 2] = swap;
+    i = (i - 1) / 2;
+  }
+}
+
+static int largest_first(const void *left, const void *right)
+{
+  const struct cause_row *l = left, *r = right;
+  return l->ns < r->ns ? 1 : l->ns > r->ns ? -1 : 0;
+}
+
+static void keep_longest(struct analysis *a, struct gap_table *table, struct gap *gap, const struct causes *causes)
+{
+  size_t limit = a->options.gaps_listed;
+  if (table->longest.count >= limit && (limit == 0 || length(gap) <= length(&table->longest.at[0])))
+    return;
+  gap->cause_count = causes->count;
+  gap->causes = opgap_xcalloc(causes->count, sizeof *gap->causes);
+  memcpy(gap->causes, causes->at, causes->count * sizeof *gap->causes);
+  qsort(gap->causes, gap->cause_count, sizeof *gap->causes, largest_first);
+  if (table->longest.count < limit) {
+    *VEC_PUSH(&table->longest) = *gap;
+    sift_up(table->longest.at, table->longest.count - 1);
+    return;
+  }
+  free(table->longest.at[0].causes);
+  table->longest.at[0] = *gap;
+  sift_down(table->longest.at, table->longest.count, 0);
+}
+
+void gaps_table_add(struct analysis *a, struct gap_table *table, struct gap *gap, const struct causes *causes)
+{
+  table->count++;
+  table->gaps_added++;
+  table->ns += length(gap);
+  for (unsigned i = 0; i < causes->count; i++)
+    add_sum(table, &causes->at[i], 1);
+  over_time_gap(a, table, gap->start, causes);
+  keep_longest(a, table, gap, causes);
+}
+
+void gaps_table_free(struct gap_table *table)
+{
+  for (size_t i = 0; i < table->longest.count; i++)
+    free(table->longest.at[i].causes);
+  VEC_FREE(&table->longest);
+  VEC_FREE(&table->rows);
+  free(table->over_time);
+  opgap_map_free(&table->index);
+}
+
+/* ---- gaps that were explained before the __next__ around them ended ----
+ *
+ * A __next__ of seconds holds several long calls, and gaps are explained SETTLE_NS after their end.  So gaps inside any
+ * op are kept for a while, and taken out of the sums again when a __next__ turns out to have been around them. */
+
+static void remember(struct analysis *a, const struct gap *gap, const struct causes *causes)
+{
+  struct settled *s = &a->settled;
+  if (gap->depth == 0 || gap->whole)
+    return;
+  if (s->at == NULL)
+    s->at = opgap_xcalloc(SETTLED_LIMIT, sizeof *s->at);
+  struct settled_gap *place = &s->at[s->next++ % SETTLED_LIMIT];
+  place->gap = *gap;
+  place->causes = *causes;
+}
+
+static void take_back(struct gap_table *table, const struct settled_gap *settled)
+{
+  const struct gap *gap = &settled->gap;
+  table->count--;
+  table->ns -= gap->end - gap->start;
+  for (unsigned i = 0; i < settled->causes.count; i++)
+    add_sum(table, &settled->causes.at[i], -1);
+  for (size_t i = 0; i < table->longest.count; i++) {
+    struct gap *kept = &table->longest.at[i];
+    if (kept->start != gap->start || kept->end != gap->end)
+      continue;
+    free(kept->causes);
+    *kept = table->longest.at[--table->longest.count];
+    for (size_t k = table->longest.count / 2; k-- > 0;)
+      sift_down(table->longest.at, table->longest.count, k);
+    return;
+  }
+}
+
+/* Takes the gaps of thread t in [start, end] back; again: they are to be explained once more, as data loading. */
+static void take_back_inside(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end, bool again,
+                             uint32_t name)
+{
+  struct settled *s = &a->settled;
+  uint64_t count = s->next < SETTLED_LIMIT ? s->next : SETTLED_LIMIT;
+  for (uint64_t i = 0; s->at != NULL && i < count; i++) {
+    struct settled_gap *settled = &s->at[i];
+    struct gap gap = settled->gap;
+    if (gap.end == 0 || gap.thread != (uint32_t)(t - a->threads) || gap.start < start || gap.end > end)
+      continue;
+    take_back(&a->thread_gaps[gap.process], settled);
+    breakdown_take_back(a, gap.process, gap.start, gap.end);
+    settled->gap.end = 0;
+    gap.data_loading = true;
+    gap.op = name;
+    if (again)
+      gaps_push(a, gap);
+  }
+}
+
 /* The gaps inside a __next__ that has just ended. */
 void gaps_next(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name)
 {
@@ -174,6 +341,7 @@ void gaps_next(struct analysis *a, struct thread *t, const struct opgap_record *
     }
   }
   a->pending.count = kept;
+  take_back_inside(a, t, r->start_ns, r->end_ns, !multi, name);
   if (!multi)
     return;
   if (span.sum < a->options.thread_min_gap_ns)
@@ -252,6 +420,7 @@ static void explain_thread_gap(struct analysis *a, struct gap *gap)
   name_startup(t, gap, &causes);
   name_communication(a, &causes);
   breakdown_wait(a, gap->process, gap->start, &causes);
+  remember(a, gap, &causes);
   gaps_table_add(a, &a->thread_gaps[gap->process], gap, &causes);
 }
 
@@ -270,110 +439,6 @@ void gaps_settle(struct analysis *a, uint64_t until)
       explain_thread_gap(a, gap);
   }
   a->pending.count = kept;
-}
-
-/* ---- sums and the longest ---- */
-
-/* Sums of data loading go without the names of ops: what counts there is whether it reads or computes. */
-static struct cause_key sum_key(struct cause_key key)
-{
-  if (key.cause == OPGAP_CAUSE_DATA_LOADING && key.doing == DOING_OP)
-    key.name = 0;
-  return key;
-}
-
-static void add_sum(struct gap_table *table, const struct cause_row *row)
-{
-  struct cause_key key = sum_key(row->key);
-  if (table->rows.count >= CAUSE_LIMIT)
-    key.name = key.thread = 0;
-  uint64_t packed = (uint64_t)key.cause << 56 | (uint64_t)key.doing << 48 | (key.thread & 0xffffff) << 24;
-  uint32_t *index = opgap_map_put(&table->index, packed | (key.process & 0xffffff), key.name);
-  if (*index == 0) {
-    VEC_PUSH(&table->rows)->key = key;
-    *index = (uint32_t)table->rows.count;
-  }
-  struct cause_row *sum = &table->rows.at[*index - 1];
-  sum->ns += row->ns;
-  sum->count += sum->last_gap != table->count;
-  sum->last_gap = table->count;
-}
-
-static uint64_t length(const struct gap *gap)
-{
-  return gap->end - gap->start;
-}
-
-static void sift_down(struct gap *heap, size_t count, size_t i)
-{
-  for (;;) {
-    size_t least = i, left = 2 * i + 1, right = left + 1;
-    if (left < count && length(&heap[left]) < length(&heap[least]))
-      least = left;
-    if (right < count && length(&heap[right]) < length(&heap[least]))
-      least = right;
-    if (least == i)
-      return;
-    struct gap swap = heap[i];
-    heap[i] = heap[least];
-    heap[least] = swap;
-    i = least;
-  }
-}
-
-static void sift_up(struct gap *heap, size_t i)
-{
-  while (i > 0 && length(&heap[(i - 1) / 2]) > length(&heap[i])) {
-    struct gap swap = heap[i];
-    heap[i] = heap[(i - 1) / 2];
-    heap[(i - 1) / 2] = swap;
-    i = (i - 1) / 2;
-  }
-}
-
-static int largest_first(const void *left, const void *right)
-{
-  const struct cause_row *l = left, *r = right;
-  return l->ns < r->ns ? 1 : l->ns > r->ns ? -1 : 0;
-}
-
-static void keep_longest(struct analysis *a, struct gap_table *table, struct gap *gap, const struct causes *causes)
-{
-  size_t limit = a->options.gaps_listed;
-  if (table->longest.count >= limit && (limit == 0 || length(gap) <= length(&table->longest.at[0])))
-    return;
-  gap->cause_count = causes->count;
-  gap->causes = opgap_xcalloc(causes->count, sizeof *gap->causes);
-  memcpy(gap->causes, causes->at, causes->count * sizeof *gap->causes);
-  qsort(gap->causes, gap->cause_count, sizeof *gap->causes, largest_first);
-  if (table->longest.count < limit) {
-    *VEC_PUSH(&table->longest) = *gap;
-    sift_up(table->longest.at, table->longest.count - 1);
-    return;
-  }
-  free(table->longest.at[0].causes);
-  table->longest.at[0] = *gap;
-  sift_down(table->longest.at, table->longest.count, 0);
-}
-
-void gaps_table_add(struct analysis *a, struct gap_table *table, struct gap *gap, const struct causes *causes)
-{
-  table->count++;
-  table->ns += length(gap);
-  for (unsigned i = 0; i < causes->count; i++)
-    add_sum(table, &causes->at[i]);
-  over_time_gap(a, table, gap->start, causes);
-  keep_longest(a, table, gap, causes);
-}
-
-void gaps_table_free(struct gap_table *table)
-{
-  for (size_t i = 0; i < table->longest.count; i++)
-    free(table->longest.at[i].causes);
-  VEC_FREE(&table->longest);
-  VEC_FREE(&table->rows);
-  free(table->over_time);
-  opgap_map_free(&table->index);
 }
 
 /* ---- into the summary ---- */
@@ -424,6 +489,8 @@ static void list_table(struct analysis *a, struct cause_list *list, const struct
 {
   for (size_t i = 0; i < table->rows.count; i++) {
     const struct cause_row *row = &table->rows.at[i];
+    if (row->ns == 0)
+      continue; /* taken back */
     list_add(list, (enum opgap_cause)row->key.cause, blame_text(a, row, process), row->ns, row->count);
   }
 }

@@ -347,9 +347,19 @@ struct gap {
   unsigned cause_count;
 };
 
+/* Gaps that were explained a short while ago. */
+#define SETTLED_LIMIT 256u
+struct settled {
+  struct settled_gap {
+    struct gap gap; /* end 0: none */
+    struct causes causes;
+  } * at; /* [SETTLED_LIMIT], a ring */
+  uint64_t next;
+};
+
 /* Sums and longest gaps of one process or device. */
 struct gap_table {
-  uint64_t count, ns;
+  uint64_t count, ns, gaps_added;           /* gaps_added: those taken back included */
   uint64_t (*over_time)[OPGAP_CAUSE_COUNT]; /* [OPGAP_OVER_TIME_BUCKETS]; NULL before the first gap */
   VEC(struct cause_row) rows;
   struct opgap_map index;
@@ -389,6 +399,7 @@ struct analysis {
   struct opgap_map pipe_readers; /* (pipe, process) */
   struct edge_table pipes;       /* writes, by gid */
   VEC(struct gap) pending;
+  struct settled settled;
   struct gap_table *thread_gaps;           /* by process: gaps of its main thread */
   VEC(struct opgap_sum_untraced) children; /* every child announced, pid and command */
   VEC(uint32_t) notices;
@@ -544,6 +555,8 @@ void breakdown_op(struct analysis *a, struct thread *t, uint32_t flags, bool fra
 void breakdown_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
 /* A wait of a main thread and its causes, once they are known; waits may come out of order. */
 void breakdown_wait(struct analysis *a, unsigned process, uint64_t start, const struct causes *causes);
+/* Forgets the waits of [start, end], where the step that they lie in was not summed yet. */
+void breakdown_take_back(struct analysis *a, unsigned process, uint64_t start, uint64_t end);
 void breakdown_gpu(struct analysis *a, unsigned process, enum opgap_class class_, uint64_t start, uint64_t end);
 void breakdown_step(struct analysis *a, unsigned process);
 /* Adds the steps of a process in the window, but the first `skip`, to *sum. */

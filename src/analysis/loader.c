@@ -61,10 +61,9 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *
   row->file_ns = t->waits.file;
   row->lock_ns = t->waits.lock;
   row->sleep_ns = t->waits.sleep;
-  if (t->samples.count >= 2) {
-    const struct past_sample *first = RING_AT(&t->samples, 0), *last = RING_AT(&t->samples, t->samples.count - 1);
-    row->queue_ns = last->queue - first->queue;
-  }
+  size_t first = timeline_samples_from(t, ready);
+  if (first + 1 < t->samples.count)
+    row->queue_ns = RING_AT(&t->samples, t->samples.count - 1)->queue - RING_AT(&t->samples, first)->queue;
 }
 
 /* What the trainers' waits were charged to: the worker, and whether it was still starting. */

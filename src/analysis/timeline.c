@@ -170,13 +170,15 @@ size_t timeline_samples_from(const struct thread *t, uint64_t time)
   return RING_FROM(&t->samples, time);
 }
 
+#define POLL_TO_READ_NS 100000000u /* a thread that was woken may have to wait for a CPU */
+
 /* The read that follows a poll on the same thread tells what was polled. */
 static uint32_t polled_pipe(struct analysis *a, const struct thread *t, const struct past_call *call)
 {
   size_t i = timeline_calls_from(t, call->end);
   for (unsigned tries = 0; i < t->calls.count && tries < 4; i++, tries++) {
     const struct past_call *next = RING_AT(&t->calls, i);
-    if (next->start < call->end || next->start > call->end + 1000000)
+    if (next->start < call->end || next->start > call->end + POLL_TO_READ_NS)
       continue;
     if (next->named && a->processes[t->process].hooks[next->event].verb == VERB_READ &&
         analysis_name_flags(a, (uint32_t)next->object) & NAME_PIPE)

@@ -10,7 +10,7 @@ or a bound did not hold, 77 when nothing could run.
 
 Other programs that use the CPUs meanwhile are a bottleneck, too, and the report says so (run_queue): it is left out where
 it was not planted, and shown.  The win is measured from the mean step time of both runs; what it cannot tell from noise (twice the standard error of
-both means, and 2 % of a step) is no fault of a bound.  The quick part does not judge bounds.
+both means, 2 % of a step, and what other programs took) is no fault of a bound.  The quick part does not judge bounds.
 """
 import json
 import math
@@ -237,7 +237,7 @@ class Result:
         (before, error), (after, other) = map(mean_and_error, map(counted_steps, (report, without)))
         self.bound = min(1, sum(b["at_most_share"] for b in planted))
         self.win = 1 - after / before
-        noise = 2 * math.hypot(error, other) / before + 0.02
+        noise = 2 * math.hypot(error, other) / before + 0.02 + self.busy
         if self.judge_bounds and self.win - noise > self.bound:
             self.faults.append("won %.1f %%, more than the bound of %.1f %%" % (100 * self.win, 100 * self.bound))
 

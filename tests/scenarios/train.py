@@ -101,6 +101,11 @@ def threads_in_worker(_):
     torch.set_num_threads(8 if PLANTED else 1)
 
 
+def open_index(_):
+    """What a worker does once: 0.4 s."""
+    time.sleep(0.4)
+
+
 def loader(samples, make, workers, batch=4, **more):
     return torch.utils.data.DataLoader(Data(samples, make), batch_size=batch, num_workers=workers, **more)
 
@@ -180,7 +185,7 @@ SCENARIOS = {
     "slow_decode": lambda: train(loader(200, decode, 1)),
     "too_few_workers": lambda: train(loader(200, pause, 1 if PLANTED else 5), extra=lambda: burn(0.02)),
     "slow_worker": lambda: train(loader(240, slow_disk_of_worker_1, 2)),
-    "worker_restart": lambda: train(loader(32, nothing, 2, multiprocessing_context="spawn",
+    "worker_restart": lambda: train(loader(40, nothing, 2, worker_init_fn=open_index,
                                            persistent_workers=not PLANTED), epochs=5),
     "dataset_lock": lambda: train(loader(320, locked, 4)),
     "no_workers": lambda: train(loader(200, lambda _: burn(0.004), 0 if PLANTED else 2), extra=lambda: burn(0.004)),
