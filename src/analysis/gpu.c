@@ -549,6 +549,7 @@ static void add_device(struct analysis *a, unsigned process, const struct opgap_
 
 void gpu_record(struct analysis *a, unsigned process, const struct opgap_record *r)
 {
+  a->processes[process].uses_gpu |= r->event == OPGAP_EV_GPU_API || r->event == OPGAP_EV_KERNEL;
   switch (r->event) {
   case OPGAP_EV_KERNEL:
   case OPGAP_EV_GPU_MEMCPY:

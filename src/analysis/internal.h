@@ -233,6 +233,7 @@ struct process {
   struct step_list steps[STEPS_SOURCES];
   uint64_t last_forward_ns, last_backward_ns; /* ends of outermost ops: a backward pass begins a burst */
   uint64_t last_split_ns;                     /* last __next__ or backward: splits optimizer steps */
+  bool uses_gpu; /* CUDA calls were seen */
   struct fetches fetches;
   struct usage first_usage, last_usage;
   enum opgap_role role;

@@ -113,14 +113,14 @@ static double throttled_share(const struct thread *t, size_t i)
   return queue == 0 ? 0 : throttled >= queue ? 1 : (double)throttled / (double)queue;
 }
 
-/* A call that the thread is still in has no record yet: what is not known to be open time is then not divided, and only
- * the ratio of running to waiting counts. */
+/* A call that the thread is still in has no record yet, and calls that wait for a GPU are not on the thread's own
+ * stream: what is not known to be open time is then not divided, and only the ratio of running to waiting counts. */
 static bool interval_shares(const struct analysis *a, const struct thread *t, size_t i, struct shares *shares)
 {
   const struct past_sample *from = RING_AT(&t->samples, i - 1);
   struct past_sample *to = RING_AT(&t->samples, i);
   uint64_t run = to->run - from->run, queue = to->queue - from->queue, open = run + queue;
-  bool all_known = t->last_ns >= to->end && t->calls.forgotten <= from->end;
+  bool all_known = !a->processes[t->process].uses_gpu && t->last_ns >= to->end && t->calls.forgotten <= from->end;
   if (all_known) {
     if (to->blocked == OPGAP_UNKNOWN)
       to->blocked = blocked_in(a, t, from->end, to->end);

@@ -445,7 +445,8 @@ def case_gap_sync():
 def case_gap_compute():
     run = scenario("compute", 20, 5000)
     gaps = run.report["idle_gaps"]
-    own = sum(row["ns"] for row in gaps["gpu_by_cause"] if row["detail"] == "own code, no call")
+    # on a busy machine the program waits for a CPU for a part of what it measures
+    own = sum(row["ns"] for row in gaps["gpu_by_cause"] if row["detail"] in ("own code, no call", "runnable, no CPU free"))
     truth = run.said("gap_ns")[0]
     expect_within(own, truth, truth // 100, "time of the program's own code")
 

@@ -1,0 +1,553 @@
+/* Why a step takes its time: bottlenecks and their bounds, DataLoader workers, the scheduler's samples. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_source.h"
+
+#define US 1000ull
+#define MS 1000000ull
+#define STEPS 20u
+#define COUNTED 19u /* the first step is warm-up */
+#define NEXT "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+
+static unsigned p, t; /* the trainer and its main thread */
+
+static void setup(void)
+{
+  fake_reset();
+  p = fake_process(100, 1, "python train.py");
+  t = fake_thread(p, 100, "python");
+  fake_setting(p, "cores", "2");
+}
+
+static const struct opgap_sum_bottleneck *bottleneck(const struct opgap_summary *s, const char *kind)
+{
+  for (size_t i = 0; i < s->verdict.bottleneck_count; i++)
+    if (strcmp(s->verdict.bottlenecks[i].kind, kind) == 0)
+      return &s->verdict.bottlenecks[i];
+  ck_abort_msg("no bottleneck %s", kind);
+}
+
+static void assert_first(const struct opgap_summary *s, const char *kind)
+{
+  ck_assert_uint_gt(s->verdict.bottleneck_count, 0);
+  ck_assert_str_eq(s->verdict.bottlenecks[0].kind, kind);
+}
+
+/* ---- waits of the main thread: steps of 10 ms, an op of 2 ms, what the test adds from 2.1 ms to 9.1 ms ---- */
+
+static uint64_t step_us(uint64_t i)
+{
+  return 1000 + 10000 * i;
+}
+
+static void step_begins(uint64_t i)
+{
+  fake_op(p, t, 0, step_us(i), step_us(i) + 2000, "autograd::engine::evaluate_function: AddBackward0", 0, 0);
+}
+
+static void step_ends(uint64_t i)
+{
+  fake_user_op(p, t, 0, step_us(i) + 9300, step_us(i) + 9800, "Optimizer.step#SGD.step");
+}
+
+START_TEST(test_sleep_is_bounded_by_itself)
+{
+  for (uint64_t i = 0; i < STEPS; i++) {
+    step_begins(i);
+    fake_call(p, t, 0, FAKE_SLEEP, step_us(i) + 2100, step_us(i) + 9100, 0, 0, 0);
+    step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_first(s, "sleep");
+  ck_assert_uint_eq(s->verdict.step_ns, COUNTED * 10 * MS);
+  ck_assert_uint_eq(bottleneck(s, "sleep")->ns, COUNTED * 7 * MS);
+  ck_assert_uint_eq(bottleneck(s, "sleep")->at_most_ns, COUNTED * 7 * MS);
+  ck_assert_uint_eq(s->breakdown.other_wait_ns[OPGAP_CAUSE_SLEEP], COUNTED * 7 * MS);
+  /* ops of 2.5 ms a step, two of them, 1.25 ms each: no dispatch */
+  ck_assert_uint_eq(bottleneck(s, "compute")->ns, COUNTED * 2500 * US);
+  ck_assert_uint_eq(bottleneck(s, "compute")->at_most_ns, OPGAP_UNKNOWN);
+  ck_assert_uint_eq(bottleneck(s, "python")->ns, COUNTED * 500 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* The time from the unlock until the waiter runs goes with the lock. */
+START_TEST(test_lock_bound_holds_the_handover)
+{
+  unsigned holder = fake_thread(p, 101, "holder");
+  for (uint64_t i = 0; i < STEPS; i++) {
+    step_begins(i);
+    fake_call(p, holder, 0, FAKE_MUTEX_UNLOCK, step_us(i) + 8100, step_us(i) + 8100, 0xabc, 0, 0);
+    fake_call(p, t, 0, FAKE_MUTEX_LOCK, step_us(i) + 2100, step_us(i) + 9100, 0xabc, 0, 0);
+    step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_first(s, "lock");
+  ck_assert_uint_eq(bottleneck(s, "lock")->ns, COUNTED * 6 * MS);
+  ck_assert_uint_eq(bottleneck(s, "lock")->at_most_ns, COUNTED * 7 * MS);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* A wait inside an op counts, too: it is not part of "other", but removing it shortens the step. */
+START_TEST(test_sleep_inside_an_op)
+{
+  for (uint64_t i = 0; i < STEPS; i++) {
+    fake_call(p, t, 1, FAKE_SLEEP, step_us(i) + 100, step_us(i) + 1900, 0, 0, 0);
+    step_begins(i);
+    step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(bottleneck(s, "sleep")->at_most_ns, COUNTED * 1800 * US);
+  ck_assert_uint_eq(s->breakdown.other_wait_ns[OPGAP_CAUSE_SLEEP], 0);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_files_read_or_written)
+{
+  for (int writes = 0; writes < 2; writes++) {
+    setup();
+    for (uint64_t i = 0; i < STEPS; i++) {
+      step_begins(i);
+      fake_file_call(p, t, 0, writes ? FAKE_WRITE : FAKE_READ, step_us(i) + 2100, step_us(i) + 9100, "/d/x", 7000);
+      step_ends(i);
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    const struct opgap_sum_bottleneck *b = bottleneck(s, writes ? "file_write" : "file_read");
+    assert_first(s, b->kind);
+    ck_assert_uint_eq(b->ns, COUNTED * 7 * MS);
+    ck_assert_uint_eq(b->at_most_ns, COUNTED * 7 * MS);
+    ck_assert_ptr_nonnull(strstr(b->text, "for 70.0 % of step time"));
+    ck_assert_ptr_nonnull(strstr(b->text, "/d/x (140000 bytes, 1.0 MB/s)"));
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
+/* The host sleeps for 7 ms of a step in which the GPU is busy for 0.4 ms: it idles for 9.6 ms, 7 of them for the sleep.
+ */
+START_TEST(test_gpu_bound_is_no_more_than_idle_and_host_time)
+{
+  unsigned gpu = fake_stream(p, OPGAP_STREAM_GPU);
+  for (uint64_t i = 0; i < STEPS; i++) {
+    step_begins(i);
+    fake_call(p, t, 0, FAKE_SLEEP, step_us(i) + 2100, step_us(i) + 9100, 0, 0, 0);
+    fake_record(p, gpu,
+                (struct opgap_record){.event = OPGAP_EV_GPU_API,
+                                      .status = (uint32_t)i + 1,
+                                      .start_ns = (step_us(i) + 9150) * US,
+                                      .end_ns = (step_us(i) + 9200) * US,
+                                      .field = {fake_name(p, "cudaLaunchKernel"), 100}});
+    fake_record(p, gpu,
+                (struct opgap_record){.event = OPGAP_EV_KERNEL,
+                                      .status = (uint32_t)i + 1,
+                                      .start_ns = (step_us(i) + 9200) * US,
+                                      .end_ns = (step_us(i) + 9600) * US,
+                                      .field = {fake_name(p, "gemm")}});
+    step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_first(s, "sleep");
+  uint64_t idle = COUNTED * 9600 * US;
+  ck_assert_uint_eq(s->verdict.step_ns - s->breakdown.class_ns[OPGAP_CLASS_KERNEL], idle);
+  ck_assert_uint_eq(bottleneck(s, "sleep")->ns, COUNTED * 7 * MS);
+  ck_assert_uint_eq(bottleneck(s, "sleep")->at_most_ns, COUNTED * 7 * MS);
+  ck_assert_uint_eq(bottleneck(s, "kernels")->ns, COUNTED * 400 * US);
+  ck_assert_uint_eq(bottleneck(s, "kernels")->at_most_ns, OPGAP_UNKNOWN);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* ---- the DataLoader: steps of 100 ms, 9 ms of them without waiting ---- */
+
+static const char *result_pipe = "pipe:[42]";
+
+static uint64_t batch_us(uint64_t i)
+{
+  return 200000 + 100000 * i;
+}
+
+/* A worker that made the batches first, first + every, ...: `work` of `busy_us` before it sends each at 90 ms of its
+ * step.  It asks for its first index `startup_us` after its start. */
+struct worker_plan {
+  unsigned first, every, until;
+  uint64_t start_us, startup_us, busy_us;
+  enum { COMPUTES, READS, WAITS_FOR_A_LOCK } work;
+};
+
+static void make_worker(int pid, const struct worker_plan *plan)
+{
+  unsigned w = fake_process(pid, 100, "python train.py");
+  unsigned main_thread = fake_thread(w, pid, "pt_data_worker");
+  fake_info(w)->forked = true;
+  fake_info(w)->start_ns = plan->start_us * US;
+  uint64_t idle = plan->start_us + plan->startup_us;
+  for (unsigned i = plan->first; i < plan->until; i += plan->every) {
+    uint64_t done = batch_us(i) + 90000, start = done - plan->busy_us;
+    fake_file_call(w, main_thread, 0, FAKE_POLL, idle, start, "pipe:[9]", 1);
+    if (plan->work == READS)
+      fake_file_call(w, main_thread, 0, FAKE_READ, start, done - 100, "/d/slow", 1000);
+    if (plan->work == WAITS_FOR_A_LOCK)
+      fake_call(w, main_thread, 0, FAKE_SEM_WAIT, start, done - 100, 0x5e, 0, 0);
+    fake_file_call(w, main_thread, 0, FAKE_WRITE, done, done + 10, result_pipe, 64);
+    idle = done + 20;
+  }
+}
+
+/* The trainer waits for batch i, or finds it there. */
+static void fetch(unsigned i, bool waits)
+{
+  uint64_t at = batch_us(i);
+  if (waits)
+    fake_file_call(p, t, 1, FAKE_POLL, at + 1000, at + 90020, result_pipe, 1);
+  uint64_t read = waits ? at + 90030 : at + 100;
+  fake_file_call(p, t, 1, FAKE_READ, read, read + 10, result_pipe, 64);
+  fake_user_op(p, t, 0, at, waits ? at + 91000 : at + 1000, NEXT);
+  fake_op(p, t, 0, at + 92000, at + 97000, "autograd::engine::evaluate_function: AddBackward0", 0, 0);
+  fake_user_op(p, t, 0, at + 97500, at + 100000, "Optimizer.step#SGD.step");
+}
+
+static void fetch_all(void)
+{
+  for (unsigned i = 0; i < STEPS; i++)
+    fetch(i, true);
+}
+
+static void assert_loader(const struct opgap_summary *s, const char *kind)
+{
+  assert_first(s, kind);
+  ck_assert_uint_eq(bottleneck(s, kind)->ns, COUNTED * 91 * MS);
+  ck_assert_uint_eq(bottleneck(s, kind)->at_most_ns, COUNTED * 91 * MS);
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, kind)->text, "takes 91.0 % of step time"));
+}
+
+/* 150 ms a batch beside steps of 9 ms would need 17 workers: no number of workers helps, the disk is slow. */
+START_TEST(test_slow_read)
+{
+  struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 150000, READS};
+  make_worker(200, &plan);
+  plan.first = 1;
+  make_worker(201, &plan);
+  fetch_all();
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_loader(s, "slow_read");
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "slow_read")->text, "/d/slow (20000 bytes, 0.0 MB/s)"));
+  const struct opgap_sum_loader *l = &s->loader;
+  ck_assert_uint_eq(l->workers, 2);
+  ck_assert_uint_eq(l->worker_count, 2);
+  ck_assert_uint_eq(l->fetches, STEPS);
+  ck_assert_uint_eq(l->waited, STEPS);
+  ck_assert_uint_eq(l->worker[0].batches, 10);
+  ck_assert_uint_eq(l->worker[0].startup_ns, 10 * MS);
+  ck_assert_uint_eq(l->worker[0].file_ns, 10 * 149900 * US);
+  ck_assert_uint_eq(l->worker[0].read_bytes, 10000);
+  /* each wait ends with a batch of the worker that it is charged to, up to the write that ended it */
+  ck_assert_uint_eq(l->worker[0].awaited_ns, 10 * 89 * MS);
+  ck_assert_uint_eq(l->worker[1].awaited_ns, 10 * 89 * MS);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_too_few_workers)
+{
+  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 20000, READS};
+  make_worker(200, &plan);
+  fetch_all();
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_loader(s, "too_few_workers");
+  ck_assert_str_eq(bottleneck(s, "too_few_workers")->remedy, "Use 3 workers: num_workers=3.");
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_slow_decode)
+{
+  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 80000, COMPUTES};
+  make_worker(200, &plan);
+  fetch_all();
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_loader(s, "slow_decode");
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_dataset_lock)
+{
+  struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 150000, WAITS_FOR_A_LOCK};
+  make_worker(200, &plan);
+  plan.first = 1;
+  make_worker(201, &plan);
+  fetch_all();
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_loader(s, "dataset_lock");
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* Worker 1 needs 150 ms a batch, worker 0 10 ms: only its batches are waited for. */
+START_TEST(test_slow_worker)
+{
+  struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 10000, COMPUTES};
+  make_worker(200, &plan);
+  plan.first = 1;
+  plan.busy_us = 150000;
+  plan.work = READS;
+  make_worker(201, &plan);
+  for (unsigned i = 0; i < STEPS; i++)
+    fetch(i, i % 2 == 1);
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_first(s, "slow_worker");
+  ck_assert_uint_eq(bottleneck(s, "slow_worker")->ns, (10 * 91 + 9 * 1) * MS);
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "slow_worker")->text, "100.0 % of that wait is for DataLoader worker 1"));
+  ck_assert_uint_eq(s->loader.waited, 10);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* Every 5 batches a new worker, that is waited for while it starts. */
+START_TEST(test_worker_restart)
+{
+  static const char *const pipes[] = {"pipe:[42]", "pipe:[43]", "pipe:[44]", "pipe:[45]"};
+  for (unsigned epoch = 0; epoch < 4; epoch++) {
+    unsigned first = 5 * epoch;
+    struct worker_plan plan = {first, 1, first + 5, batch_us(first), 85000, 3000, COMPUTES};
+    result_pipe = pipes[epoch];
+    make_worker(200 + (int)epoch, &plan);
+    for (unsigned i = first; i < first + 5; i++)
+      fetch(i, i == first);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(bottleneck(s, "worker_restart")->ns, (3 * 91 + 16 * 1) * MS); /* the first wait is warm-up */
+  ck_assert_uint_eq(s->loader.workers, 1);
+  ck_assert_uint_eq(s->loader.worker_count, 4);
+  ck_assert_uint_eq(s->loader.startup_wait_ns, 4 * 84 * MS); /* from 1 ms to 85 ms of its step */
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "worker_restart")->text, "4 processes for 1 workers, 0.085 s each"));
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_no_workers)
+{
+  for (unsigned i = 0; i < STEPS; i++) {
+    uint64_t at = batch_us(i);
+    fake_user_op(p, t, 0, at, at + 60000, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+    fake_op(p, t, 0, at + 60000, at + 99000, "autograd::engine::evaluate_function: AddBackward0", 0, 0);
+    fake_user_op(p, t, 0, at + 99000, at + 100000, "Optimizer.step#SGD.step");
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_first(s, "no_workers");
+  ck_assert_uint_eq(bottleneck(s, "no_workers")->at_most_ns, COUNTED * 60 * MS);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* Batches 0 to 9 are sent before batch 0 is fetched; none is waited for. */
+START_TEST(test_ready_batches)
+{
+  unsigned w = fake_process(200, 100, "python train.py");
+  unsigned main_thread = fake_thread(w, 200, "pt_data_worker");
+  for (unsigned i = 0; i < 10; i++)
+    fake_file_call(w, main_thread, 0, FAKE_WRITE, 100000 + i, 100000 + i + 1, "pipe:[42]", 64);
+  for (unsigned i = 0; i < 10; i++)
+    fetch(i, false);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->loader.waited, 0);
+  ck_assert_double_eq(s->loader.depth, 5.5); /* 10, 9, ..., 1 */
+  ck_assert_double_eq(s->loader.depths[0], 10);
+  ck_assert_double_eq(s->loader.depths[OPGAP_DEPTH_CHUNKS - 1], 1);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* A __next__ of 3 s whose calls of a second each are explained before it ends: still one gap. */
+START_TEST(test_long_next_is_one_gap)
+{
+  unsigned w = fake_process(200, 100, "python train.py");
+  unsigned main_thread = fake_thread(w, 200, "pt_data_worker");
+  fake_file_call(w, main_thread, 0, FAKE_WRITE, 2900000, 2900010, "pipe:[42]", 64);
+  for (uint64_t second = 0; second < 3; second++)
+    fake_file_call(p, t, 1, FAKE_POLL, 1000000 * second + 100000, 1000000 * (second + 1) - 50000, "pipe:[42]", 1);
+  fake_file_call(p, t, 1, FAKE_READ, 2950010, 2950020, "pipe:[42]", 64);
+  fake_user_op(p, t, 0, 50000, 3000000, NEXT);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->gaps.thread_count, 1);
+  ck_assert_uint_eq(s->gaps.thread_listed, 1);
+  ck_assert_uint_eq(s->gaps.thread_ns, 2850020 * US);
+  uint64_t sum = 0;
+  for (size_t i = 0; i < s->gaps.thread_cause_count; i++) {
+    ck_assert_int_eq(s->gaps.thread_by_cause[i].cause, OPGAP_CAUSE_DATA_LOADING);
+    sum += s->gaps.thread_by_cause[i].ns;
+  }
+  ck_assert_uint_eq(sum, s->gaps.thread_ns);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* ---- the scheduler: steps of 100 ms, samples every 100 ms, in the middle of the steps ---- */
+
+struct rates { /* ms in 100 ms */
+  uint64_t run, queue, throttled;
+};
+
+static void sample(unsigned stream, uint32_t tid, uint64_t count, const struct rates *r)
+{
+  uint64_t at = (50 + 100 * count) * MS;
+  if (r->throttled > 0)
+    fake_record(p, stream,
+                (struct opgap_record){.event = OPGAP_EV_CGROUP,
+                                      .start_ns = at,
+                                      .end_ns = at,
+                                      .field = {count, count, r->throttled * MS * count}});
+  fake_record(p, stream,
+              (struct opgap_record){.event = OPGAP_EV_SCHED,
+                                    .status = tid,
+                                    .start_ns = at,
+                                    .end_ns = at,
+                                    .field = {r->run * MS * count, r->queue * MS * count, count}});
+}
+
+/* sleeps: the main thread does so from 10 to 80 ms of each step. */
+static struct opgap_summary *sampled_run(const struct rates *main_thread, const struct rates *others, bool sleeps)
+{
+  unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+  for (int i = 0; others != NULL && i < 4; i++)
+    fake_thread(p, 101 + i, "spinner");
+  for (uint64_t i = 0; i <= STEPS + 1; i++) {
+    sample(stream, 100, i, main_thread);
+    for (uint32_t k = 0; others != NULL && k < 4; k++)
+      sample(stream, 101 + k, i, others);
+  }
+  for (uint64_t i = 0; i <= STEPS; i++) {
+    if (sleeps)
+      fake_call(p, t, 0, FAKE_SLEEP, 100000 * i + 10000, 100000 * i + 80000, 0, 0, 0);
+    fake_step(p, t, 100000 * (i + 1));
+  }
+  return fake_analyse(NULL);
+}
+
+static void assert_about(uint64_t seen, uint64_t expected)
+{
+  ck_assert_uint_le(seen, expected);
+  ck_assert_uint_ge(seen + 1000, expected); /* shares are rounded down, two pieces a step */
+}
+
+START_TEST(test_run_queue)
+{
+  struct rates main_thread = {25, 75, 0};
+  struct opgap_summary *s = sampled_run(&main_thread, NULL, false);
+  uint64_t steps = s->breakdown.steps;
+  ck_assert(s->breakdown.sampled);
+  assert_about(s->breakdown.queue_ns, steps * 75 * MS);
+  ck_assert_uint_eq(s->breakdown.outside_ns, 0);
+  assert_first(s, "run_queue");
+  assert_about(bottleneck(s, "own_code")->ns, steps * 25 * MS + 1000);
+  ck_assert_uint_eq(s->thread_count, 1);
+  ck_assert_uint_eq(s->threads[0].run_ns, (STEPS + 1) * 25 * MS);
+  ck_assert_uint_eq(s->threads[0].queue_ns, (STEPS + 1) * 75 * MS);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_oversubscription)
+{
+  struct rates all = {40, 60, 0};
+  struct opgap_summary *s = sampled_run(&all, &all, false);
+  assert_first(s, "oversubscription");
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "oversubscription")->text, "there are 2"));
+  ck_assert_uint_eq(bottleneck(s, "oversubscription")->at_most_ns, s->verdict.step_ns);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_cgroup_limit)
+{
+  struct rates main_thread = {20, 80, 80};
+  struct opgap_summary *s = sampled_run(&main_thread, NULL, false);
+  assert_first(s, "cgroup_limit");
+  assert_about(s->breakdown.throttled_ns, s->breakdown.steps * 80 * MS);
+  ck_assert_uint_eq(s->breakdown.queue_ns, 0);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* On a CPU for 20 of 100 ms, and in no hooked call: 10 ms may be the age of the scheduler's figures. */
+START_TEST(test_blocked_outside_hooks)
+{
+  struct rates main_thread = {20, 0, 0};
+  struct opgap_summary *s = sampled_run(&main_thread, NULL, false);
+  assert_first(s, "blocked_outside");
+  /* behind the last record of the thread nobody knows what it is in: the last half step is not divided */
+  assert_about(s->breakdown.outside_ns, s->breakdown.steps * 70 * MS - 35 * MS);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* What a blocking call took is not looked for elsewhere: 70 of 100 ms asleep, 20 on a CPU. */
+START_TEST(test_blocked_in_hooks_is_not_outside)
+{
+  struct rates main_thread = {20, 10, 0};
+  struct opgap_summary *s = sampled_run(&main_thread, NULL, true);
+  ck_assert_uint_eq(s->breakdown.outside_ns, 0);
+  assert_about(s->breakdown.queue_ns, s->breakdown.steps * 10 * MS);
+  assert_first(s, "sleep");
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_page_faults)
+{
+  unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+  for (uint64_t i = 0; i <= STEPS; i++) {
+    uint64_t at = (100 + 100 * i) * MS;
+    fake_step(p, t, at / US);
+    fake_record(p, stream,
+                (struct opgap_record){.event = OPGAP_EV_MEMORY,
+                                      .start_ns = at,
+                                      .end_ns = at,
+                                      .field = {1 << 20, 5000 * i, 0, 40 * MS * i, 60 * MS * i}});
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_first(s, "page_faults");
+  ck_assert_uint_eq(bottleneck(s, "page_faults")->ns, s->verdict.step_ns / 10 * 6);
+  ck_assert_uint_eq(bottleneck(s, "page_faults")->at_most_ns, s->verdict.step_ns);
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "page_faults")->text, "~60.0 % of the CPU time"));
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "page_faults")->text, "~50000 page faults a second"));
+  opgap_summary_free(s);
+}
+END_TEST
+
+int main(void)
+{
+  Suite *suite = suite_create("why");
+  TCase *tests = tcase_create("why");
+  tcase_add_checked_fixture(tests, setup, NULL);
+  tcase_add_test(tests, test_sleep_is_bounded_by_itself);
+  tcase_add_test(tests, test_lock_bound_holds_the_handover);
+  tcase_add_test(tests, test_sleep_inside_an_op);
+  tcase_add_test(tests, test_files_read_or_written);
+  tcase_add_test(tests, test_gpu_bound_is_no_more_than_idle_and_host_time);
+  tcase_add_test(tests, test_slow_read);
+  tcase_add_test(tests, test_too_few_workers);
+  tcase_add_test(tests, test_slow_decode);
+  tcase_add_test(tests, test_dataset_lock);
+  tcase_add_test(tests, test_slow_worker);
+  tcase_add_test(tests, test_worker_restart);
+  tcase_add_test(tests, test_no_workers);
+  tcase_add_test(tests, test_ready_batches);
+  tcase_add_test(tests, test_long_next_is_one_gap);
+  tcase_add_test(tests, test_run_queue);
+  tcase_add_test(tests, test_oversubscription);
+  tcase_add_test(tests, test_cgroup_limit);
+  tcase_add_test(tests, test_blocked_outside_hooks);
+  tcase_add_test(tests, test_blocked_in_hooks_is_not_outside);
+  tcase_add_test(tests, test_page_faults);
+  suite_add_tcase(suite, tests);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? 1 : 0;
+}
