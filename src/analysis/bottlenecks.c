@@ -468,7 +468,8 @@ static uint64_t sync_ns(const struct opgap_summary *s)
   return ns;
 }
 
-static void add_gpu_idle(struct list *l, uint64_t idle)
+/* in_copies: of the host's time beside an idle GPU, what it was in calls that copy pageable memory. */
+static void add_gpu_idle(struct list *l, uint64_t idle, uint64_t in_copies)
 {
   const struct opgap_sum_breakdown *b = &l->s->breakdown;
   const struct opgap_sum_launches *launches = &l->s->gpu_tables.launches;
@@ -482,6 +483,7 @@ static void add_gpu_idle(struct list *l, uint64_t idle)
   uint64_t loading = ns[OPGAP_CAUSE_DATA_LOADING];
   uint64_t host =
       ns[OPGAP_CAUSE_DISPATCH] + ns[OPGAP_CAUSE_PYTHON] + ns[OPGAP_CAUSE_DEVICE] + ns[OPGAP_CAUSE_ALLOCATION];
+  host = less(host, in_copies);
   uint64_t sync = at_most((uint64_t)((double)l->total * share(sync_ns(l->s), l->s->gpus[0].span_ns)), l->total);
   bool waits_for_gpu = share(sync, l->total) >= 0.2;
   if (waits_for_gpu) { /* the rest of a synchronising call after the work it waited for: the host wakes up */
@@ -528,17 +530,23 @@ static void add_gpu(struct list *l)
       "Overlap gradients with the backward pass: larger DDP buckets (bucket_cap_mb), gradient_as_bucket_view.",
       "Collectives that no computation hides take %.1f %% of step time on the GPU", percent(l, exposed));
   bool slow = pageable(l->s) >= 0.5;
-  add(l, slow ? "pageable_copies" : "gpu_copies", copies, copies + idle,
+  /* the host copies pageable memory into a buffer of the driver's while the GPU waits */
+  uint64_t in_copies = slow ? at_most(b->class_ns[OPGAP_CLASS_RUNTIME], idle) : 0;
+  add(l, slow ? "pageable_copies" : "gpu_copies", copies + in_copies, copies + idle,
       slow ? "Copy from pinned memory: pin_memory=True and non_blocking=True."
            : "Copy less and ahead: keep data on the GPU between steps, overlap copies with kernels.",
       "Copies take %.1f %% of step time on the GPU%s", percent(l, copies),
-      slow ? ", most of it from or to pageable memory, which also makes the host wait" : "");
+      slow ? opgap_pool_printf(
+                 l->a->pool,
+                 ", most of it from or to pageable memory, and %.1f %% more in CUDA calls beside an idle GPU",
+                 percent(l, in_copies))
+           : "");
   add(l, "kernels", kernels, OPGAP_UNKNOWN,
       "Use lower precision where it is safe: torch.autocast with bfloat16, TF32 for matrix products; "
       "torch.compile(model).",
       "Kernels take %.1f %% of step time on the GPU", percent(l, kernels));
   if (l->s->gaps.gpu_ns > 0)
-    add_gpu_idle(l, idle);
+    add_gpu_idle(l, idle, in_copies);
 }
 
 /* ---- all ---- */
