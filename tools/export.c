@@ -21,6 +21,7 @@ struct request {
   struct opgap_spans_filter filter;
   uint64_t max_bytes;
   bool for_tensorboard;
+  const char *only_kineto, *only_json; /* options given that other formats do not know */
 };
 
 static void help(void)
@@ -125,6 +126,7 @@ static int set_option(struct request *request, int option, const char *value)
   case OPT_MIN_DURATION:
     return opgap_parse_time(value, &request->filter.min_duration_ns) ? 0 : bad_time("--min-duration", value);
   case OPT_FOR:
+    request->only_kineto = "--for";
     request->for_tensorboard = strcmp(value, "tensorboard") == 0;
     if (!request->for_tensorboard && strcmp(value, "hta") != 0)
       return opgap_usage_error("export", "--for %s: must be hta or tensorboard", value);
@@ -132,6 +134,7 @@ static int set_option(struct request *request, int option, const char *value)
   case OPT_MAX_SIZE:
     if (!opgap_parse_number(value, &number) || number > UINT64_MAX >> 20)
       return opgap_usage_error("export", "--max-size %s: must be a number of megabytes, 0 for no limit", value);
+    request->only_json = "--max-size";
     request->max_bytes = number << 20;
     return 0;
   default:
@@ -143,10 +146,16 @@ static int check(const struct request *request)
 {
   if (request->format == NULL)
     return opgap_usage_error("export", "--to FORMAT is missing: %s", format_names());
+  const char *format = request->format->name;
+  bool kineto = strcmp(format, "kineto") == 0;
+  if (request->only_kineto != NULL && !kineto)
+    return opgap_usage_error("export", "%s is for --to kineto alone", request->only_kineto);
+  if (request->only_json != NULL && !kineto && strcmp(format, "chrome") != 0)
+    return opgap_usage_error("export", "%s is for --to kineto and --to chrome alone", request->only_json);
   if (request->filter.to_ns != 0 && request->filter.to_ns <= request->filter.from_ns)
     return opgap_usage_error("export", "--to-time must be later than --from-time");
   if (request->path != NULL && strcmp(request->path, "-") == 0 && !request->format->to_stdout)
-    return opgap_usage_error("export", "--to %s needs a file: it cannot be written to a pipe", request->format->name);
+    return opgap_usage_error("export", "--to %s needs a file: it cannot be written to a pipe", format);
   return -1;
 }
 
@@ -220,6 +229,7 @@ static int write_export(struct request *request, const struct opgap_source *sour
                                  .summary = summary,
                                  .path = path,
                                  .max_bytes = request->max_bytes,
+                                 .first_step = request->analysis.steps_given ? request->analysis.first_step : 0,
                                  .for_tensorboard = request->for_tensorboard,
                                  .progress = opgap_progress_show,
                                  .progress_context = &progress};

@@ -502,6 +502,12 @@ void opgap_spans_progress(const struct opgap_spans *s, uint64_t *done, uint64_t 
     *done += s->streams[i].ordered.records_read;
 }
 
+void opgap_spans_window(const struct opgap_spans *s, uint64_t *from_ns, uint64_t *to_ns)
+{
+  *from_ns = s->from;
+  *to_ns = s->to;
+}
+
 uint32_t opgap_spans_name_count(const struct opgap_spans *s)
 {
   return (uint32_t)s->strings.text.count;

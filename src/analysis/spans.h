@@ -90,6 +90,8 @@ void opgap_spans_close(struct opgap_spans *spans);
 #define OPGAP_ALL UINT32_MAX
 void opgap_spans_select(struct opgap_spans *spans, uint32_t process, uint32_t stream);
 
+/* What is kept: [from, to), to UINT64_MAX where nothing bounds it. */
+void opgap_spans_window(const struct opgap_spans *spans, uint64_t *from_ns, uint64_t *to_ns);
 /* How far the reading is, in records. */
 void opgap_spans_progress(const struct opgap_spans *spans, uint64_t *done, uint64_t *total);
 /* Number of names so far: ids are below it.  The text of one. */

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Exports of traces with a known truth, read by the programs that they are made for.
 
-    export_test.py OPGAP LIBOPGAP FAKES SPANS TORCH_PYTHON DOCS CASE
+    export_test.py OPGAP LIBOPGAP FAKES SPANS TORCH_PYTHON DOCS TRAINING CASE
 
 OPGAP, LIBOPGAP: the command and the tracer; FAKES: folder of the built fake GPU; SPANS: the built spans.c;
-TORCH_PYTHON: an interpreter with PyTorch; DOCS: docs/EXPORT.md.  Exit status 1: the case failed; 77: skipped, with
-the reason said.
+TORCH_PYTHON: an interpreter with PyTorch; DOCS: docs/EXPORT.md; TRAINING: where the case `training` leaves the trace of
+a training for the others.  Exit status 1: the case failed; 77: skipped, with the reason said.
 """
 import csv
 import gzip
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import warnings
 
-OPGAP, LIBOPGAP, FAKES, SPANS, TORCH_PYTHON, DOCS = map(os.path.abspath, sys.argv[1:7])
+OPGAP, LIBOPGAP, FAKES, SPANS, TORCH_PYTHON, DOCS, TRAINING = map(os.path.abspath, sys.argv[1:8])
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORK = tempfile.mkdtemp(prefix="opgap-export-")
 
@@ -65,11 +65,19 @@ def gpu_trace(scenario, *arguments):
 
 
 def training():
+    if not os.path.isdir(TRAINING):
+        raise Skipped("there is no trace of a training: see the case training")
+    return TRAINING
+
+
+def case_training():
+    """Makes the trace of a training on the processor, with two DataLoader workers, for the other cases."""
+    shutil.rmtree(TRAINING, ignore_errors=True)
     probe = subprocess.run([TORCH_PYTHON, "-c", "import torch"], capture_output=True)
     if probe.returncode != 0:
         raise Skipped("%s has no PyTorch" % TORCH_PYTHON)
-    script = os.path.join(HERE, "..", "torch", "train.py")
-    return trace_of("training", [TORCH_PYTHON, script], WORKERS="2")
+    made = trace_of("training", [TORCH_PYTHON, os.path.join(HERE, "..", "torch", "train.py")], WORKERS="2")
+    shutil.copytree(made, TRAINING)
 
 
 def export(trace, kind, name, *options):
@@ -233,6 +241,21 @@ def case_plugin_training():
         expect(advice, all_share > 0.05, "advice on the DataLoader (%.3f of the steps, %.3f without warm-up): %s" %
                (all_share, share, data.recommendations))
     expect([view.display_name for view in profile.views][:2], ["Overview", "Operator"], "the plugin's views")
+
+
+def case_kineto_steps():
+    """Of a part of the run only its steps are there, with their numbers."""
+    trace = training()
+    steps = report(trace)["steps"]
+
+    def names(*options):
+        events = load_json(export(trace, "kineto", "steps.json", *options))["traceEvents"]
+        return [(e["name"], e["ts"]) for e in events if e["name"].startswith("ProfilerStep#")]
+    wanted = [("ProfilerStep#%d" % i, start // 1000) for i, start in enumerate(steps["start_ns"])]
+    expect(names(), wanted, "steps of the run")
+    expect(names("--steps", "4:6"), wanted[4:7], "three steps")
+    window = ("--from-time", "%dns" % steps["start_ns"][8], "--to-time", "%dns" % steps["start_ns"][10])
+    expect(names(*window), wanted[8:10], "steps of a window")
 
 
 def case_plugin_gpu():
@@ -604,16 +627,14 @@ def case_full_disk():
     """A file size limit stands for a full disk; nothing is left under the final name, or beside it."""
     trace = trace_of("full", [SPANS, "40000"])
     for kind in FORMATS:
+        if kind == "collapsed":
+            continue  # its file is smaller than the smallest limit: /dev/full tests it
         folder = os.path.join(WORK, "full-" + kind)
         os.mkdir(folder)
         target = os.path.join(folder, "out")
         with open(target, "w") as file:
             file.write("what was there before")
-        limit = 1 if kind == "collapsed" else 64  # in units of 512 bytes
-        command = 'ulimit -f %d; exec "$@"' % limit
-        if kind == "collapsed":
-            continue  # its file is smaller than any limit in blocks: /dev/full tests it
-        done = run(["sh", "-c", command, "sh", OPGAP, "export", "--to", kind, "-o", target, trace], exit_status=2)
+        done = run(["sh", "-c", 'ulimit -f 64; exec "$@"', "sh", OPGAP, "export", "--to", kind, "-o", target, trace], exit_status=2)
         one_line(done, kind)
         expect(os.listdir(folder), ["out"], "what is left of " + kind)
         with open(target) as file:
@@ -631,7 +652,7 @@ def case_dev_full():
 
 def case_small_disk():
     """A really full file system, where one can be mounted."""
-    trace = trace_of("small", [SPANS, "400000"])
+    trace = trace_of("disk", [SPANS, "100000"])
     script = ('mkdir -p "$1" && mount -t tmpfs -o size=1m none "$1" 2>/dev/null || exit 99; shift; '
               'for kind in kineto perfetto csv sqlite; do "$0" export --to $kind -o "$1/out" "$2" 2>"$3.$kind"; '
               '[ $? = 2 ] || exit 98; [ -z "$(ls -A "$1")" ] || exit 97; done')
@@ -663,7 +684,7 @@ def case_closed_pipe():
 
 def case_interrupted():
     """Ctrl-C leaves nothing behind."""
-    trace = trace_of("interrupted", [SPANS, "4000000"])
+    trace = trace_of("interrupted", [SPANS, "2000000"])
     for kind in ("csv", "sqlite"):
         folder = os.path.join(WORK, "interrupted-" + kind)
         os.mkdir(folder)
@@ -709,18 +730,18 @@ def size_kib(folder):
 
 def case_memory():
     """Ten times the spans, one range around all of them: no more memory but for the mapped file itself."""
-    small, large = trace_of("small", [SPANS, "200000"]), trace_of("large", [SPANS, "2000000"])
+    small, large = trace_of("small", [SPANS, "60000"]), trace_of("large", [SPANS, "600000"])
     mapped = size_kib(large) - size_kib(small)
     for kind in FORMATS:
         target = os.path.join(WORK, "memory." + kind)
         first, second = (peak_kib([OPGAP, "export", "--to", kind, "-o", target, trace]) for trace in (small, large))
-        cache = 65536 if kind == "sqlite" else 0  # SQLite's page cache, which the small trace does not fill
+        cache = 8192 if kind == "sqlite" else 0  # SQLite's page cache, which the small trace does not fill
         expect(second <= first + mapped + cache + 2048, True,
                "%s: peak of %d KiB, %d KiB for a tenth (the file is %d KiB larger)" % (kind, second, first, mapped))
 
 
 def main():
-    case = globals().get("case_" + sys.argv[7]) if len(sys.argv) > 7 else None
+    case = globals().get("case_" + sys.argv[8]) if len(sys.argv) > 8 else None
     if case is None:
         sys.exit("no such case: one of " + " ".join(n[5:] for n in globals() if n.startswith("case_")))
     try:
@@ -729,7 +750,7 @@ def main():
         print("skipped: %s" % reason)
         return 77
     except Failure as failure:
-        print("FAILED %s: %s" % (sys.argv[7], str(failure)[:4000]))
+        print("FAILED %s: %s" % (sys.argv[8], str(failure)[:4000]))
         return 1
     finally:
         shutil.rmtree(WORK, ignore_errors=True)

@@ -23,6 +23,7 @@ struct opgap_export_job {
   struct opgap_spans *spans;
   const char *path;     /* "-": stdout; Kineto: may be a folder */
   uint64_t max_bytes;   /* JSON formats begin a new file above this, before compression; 0: never */
+  uint64_t first_step;  /* number of the summary's first step: --steps A:B begins with A */
   bool for_tensorboard; /* Kineto: runtime calls in the category that torch_tb_profiler reads */
   void (*progress)(void *context, uint64_t done, uint64_t total); /* records */
   void *progress_context;

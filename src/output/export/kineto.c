@@ -39,6 +39,7 @@ struct kineto {
   struct opgap_summary *own;           /* of this process alone; NULL: the job's is */
   const struct opgap_sum_steps *steps; /* NULL: none to write */
   size_t next_step;
+  uint64_t first_step;  /* number of steps[0] */
   uint64_t step_end_ns; /* of the step written last, */
   double step_end_us;   /* and as a reader adds it up */
   uint32_t main_stream;
@@ -151,23 +152,32 @@ static bool is_folder(const char *path)
   return (length > 0 && path[length - 1] == '/') || (stat(path, &status) == 0 && S_ISDIR(status.st_mode));
 }
 
+/* Of several processes in one folder each has its rank in its file's name; without ranks, its pid. */
+static char *name_of_process(const struct kineto *k, unsigned ranks)
+{
+  if (ranks <= 1)
+    return strdup(k->job->path);
+  bool ranked = k->info->rank >= 0;
+  return json_part_name(k->job->path, ranked ? "rank" : "pid", (unsigned)(ranked ? k->info->rank : k->info->pid));
+}
+
 /* In a folder: the name that torch.profiler's handler gives. */
 static char *name_of_file(struct kineto *k, uint64_t start_ns, unsigned ranks)
 {
   const char *path = k->job->path;
   char *name = NULL;
   if (is_folder(path)) {
+    uint64_t began = start_ns > k->process->start_ns ? start_ns : k->process->start_ns;
     if (asprintf(&name, "%s/%s_%d.%lld.pt.trace.json.gz", path, k->info->host, k->info->pid,
-                 (long long)(export_base_ns(k->job) + (int64_t)start_ns)) < 0)
+                 (long long)(export_base_ns(k->job) + (int64_t)began)) < 0)
       return NULL;
     return name;
   }
-  char *ranked =
-      ranks > 1 ? json_part_name(path, "rank", (unsigned)(k->info->rank > 0 ? k->info->rank : 0)) : strdup(path);
-  if (ranked == NULL || k->out.part == 1)
-    return ranked;
-  name = json_part_name(ranked, "", k->out.part);
-  free(ranked);
+  char *whole = name_of_process(k, ranks);
+  if (whole == NULL || k->out.part == 1)
+    return whole;
+  name = json_part_name(whole, "", k->out.part);
+  free(whole);
   return name;
 }
 
@@ -505,34 +515,41 @@ static void put_span(struct kineto *k, const struct opgap_span *span)
   }
 }
 
-/* Steps that began before `time`. */
+static void put_step(struct kineto *k, size_t step)
+{
+  static const struct opgap_event event = {.name = "step", .category = "range", .status = ""};
+  const struct opgap_sum_steps *steps = k->steps;
+  uint64_t end = steps->start_ns[step] + steps->durations_ns[step], from, to;
+  opgap_spans_window(k->job->spans, &from, &to);
+  if (end <= from || steps->start_ns[step] >= to)
+    return;
+  struct opgap_record record = {0};
+  struct opgap_span span = {.kind = OPGAP_SPAN_RANGE,
+                            .stream = k->main_stream,
+                            .tid = k->info->pid,
+                            .start_ns = steps->start_ns[step],
+                            .end_ns = end,
+                            .event = &event,
+                            .record = &record};
+  name_thread(k, k->main_stream);
+  json_event(&k->out, "X");
+  PUT(k->out.sink, ", \"cat\": \"user_annotation\", \"name\": \"ProfilerStep#");
+  sink_number(k->out.sink, k->first_step + step);
+  sink_char(k->out.sink, '"');
+  json_key_signed(k->out.sink, "pid", k->info->pid);
+  json_key_signed(k->out.sink, "tid", span.tid);
+  k->step_end_ns = span.end_ns;
+  k->step_end_us = put_times(k, &span, INFINITY);
+  PUT(k->out.sink, ", \"args\": {\"External id\": ");
+  sink_number(k->out.sink, ++k->ops);
+  PUT(k->out.sink, "}}");
+}
+
+/* Steps that began by `time`. */
 static void put_steps(struct kineto *k, uint64_t time)
 {
-  const struct opgap_sum_steps *steps = k->steps;
-  while (steps != NULL && k->next_step < steps->count && steps->start_ns[k->next_step] <= time) {
-    uint64_t start = steps->start_ns[k->next_step];
-    struct opgap_record record = {0};
-    static const struct opgap_event event = {.name = "step", .category = "range", .status = ""};
-    struct opgap_span span = {.kind = OPGAP_SPAN_RANGE,
-                              .stream = k->main_stream,
-                              .tid = k->info->pid,
-                              .start_ns = start,
-                              .end_ns = start + steps->durations_ns[k->next_step],
-                              .event = &event,
-                              .record = &record};
-    name_thread(k, k->main_stream);
-    json_event(&k->out, "X");
-    PUT(k->out.sink, ", \"cat\": \"user_annotation\", \"name\": \"ProfilerStep#");
-    sink_number(k->out.sink, k->next_step++);
-    sink_char(k->out.sink, '"');
-    json_key_signed(k->out.sink, "pid", k->info->pid);
-    json_key_signed(k->out.sink, "tid", span.tid);
-    k->step_end_ns = span.end_ns;
-    k->step_end_us = put_times(k, &span, INFINITY);
-    PUT(k->out.sink, ", \"args\": {\"External id\": ");
-    sink_number(k->out.sink, ++k->ops);
-    PUT(k->out.sink, "}}");
-  }
+  while (k->steps != NULL && k->next_step < k->steps->count && k->steps->start_ns[k->next_step] <= time)
+    put_step(k, k->next_step++);
 }
 
 /* ---- a process ---- */
@@ -548,6 +565,7 @@ static uint32_t main_stream(const struct opgap_process_info *info)
 static bool find_steps(struct kineto *k, unsigned ranks)
 {
   const struct opgap_summary *summary = k->job->summary;
+  k->first_step = ranks > 1 ? 0 : k->job->first_step;
   if (ranks > 1) {
     char pid[16];
     snprintf(pid, sizeof pid, "%d", k->info->pid);

@@ -372,7 +372,7 @@ static bool write_database(struct database *d, const char *path)
   if (sqlite3_open_v2(path, &d->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) != SQLITE_OK)
     fail(d);
   run(d, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;"
-         "PRAGMA page_size = 65536; PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY;");
+         "PRAGMA page_size = 65536; PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY;");
   run(d, "BEGIN");
   run(d, sqlite_tables);
   put_spans(d);
