@@ -78,8 +78,12 @@ static void between_nothing(void)
 static void between_alloc(void)
 {
   void *at = NULL;
+  uint64_t start = now();
   cudaMalloc(&at, 1 << 20);
+  cause_ns += now() - start;
+  start = now();
   cudaFree(at);
+  cause_ns += now() - start;
 }
 
 /* ---- another thread holds a lock ---- */

@@ -44,6 +44,7 @@ record launch PLANT_LAUNCH=1
 record copy PLANT_COPY=1
 record sync PLANT_SYNC=1
 # gate [FLAG...] TRACE: of the counts alone, the machine may be busy
+# shellcheck disable=SC2317 # expect calls it
 gate()
 {
   "$opgap" gate -b perf.json -m step=off "$@"
