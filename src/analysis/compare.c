@@ -718,9 +718,11 @@ static bool info_differs(const struct comparing *k, const char *key)
 
 static void check_machine(struct comparing *k)
 {
-  static const char *const machine[] = {"cpu", "cores", "gpu"};
+  static const char *const machine[] = {"cpu", "cores", "gpu", "gpu_driver", "gpu_power_limit"};
   for (size_t i = 0; i < sizeof machine / sizeof *machine; i++) {
-    if (!info_differs(k, machine[i]))
+    bool sampled = i >= 3; /* by NVML, which not every machine has: unknown is no difference */
+    if (!info_differs(k, machine[i]) || (sampled && (opgap_runs_info(k->c->before, machine[i]) == NULL ||
+                                                     opgap_runs_info(k->c->now, machine[i]) == NULL)))
       continue;
     k->times = false;
     if (k->o.allow_other_machine)
@@ -729,6 +731,17 @@ static void check_machine(struct comparing *k)
     else
       reason(k, "another machine: %s was \"%s\", is \"%s\" (--allow-other-machine compares counters only)", machine[i],
              info_or_unknown(k->c->before, machine[i]), info_or_unknown(k->c->now, machine[i]));
+  }
+}
+
+/* Of the new side: a regression there may be the GPU's. */
+static void note_held_down(struct comparing *k)
+{
+  for (size_t r = 0; r < k->c->now->run_count; r++) {
+    const struct opgap_figure *share = opgap_run_figure(&k->c->now->runs[r], "gpu_held_down");
+    if (share != NULL && share->value >= 0.1)
+      note(k, "%s: the GPU's clocks were held down in %.0f %% of the samples (opgap report says by what)",
+           k->c->now->runs[r].path, 100 * share->value);
   }
 }
 
@@ -754,6 +767,7 @@ static void check_all(struct comparing *k)
   check_side(k, "now", now);
   check_machine(k);
   check_settings(k);
+  note_held_down(k);
   if (strcmp(before->step_source, now->step_source) != 0)
     reason(k, "other step definition: was %s, is %s", before->step_source, now->step_source);
   if (strcmp(before->command, now->command) == 0)

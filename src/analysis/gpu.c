@@ -11,6 +11,8 @@
  * that then shows is that synchronisation's. */
 #include "analysis/demangle.h"
 #include "analysis/gpu_calls.h"
+#include "analysis/gpu_occupancy.h"
+#include "analysis/gpu_state.h"
 #include "analysis/gpu_tables.h"
 #include "analysis/internal.h"
 
@@ -51,6 +53,9 @@ struct device {
   uint32_t id, host;
   uint32_t name;
   uint64_t memory_bytes, sm_count;
+  struct gpu_limits limits;
+  struct gpu_state_sum state;
+  uint32_t driver; /* gid of its version */
   struct activity *heap;
   size_t heap_count;
   uint64_t first, busy_end, busy_ns;
@@ -532,7 +537,7 @@ static void add_activity(struct analysis *a, unsigned process, const struct opga
     return;
   add_row(a, process, kernel ? OPGAP_OP_KERNEL : copy ? OPGAP_OP_MEMCPY : OPGAP_OP_MEMSET, name, ns);
   if (kernel)
-    gpu_tables_kernel(a->gpu->tables, name, r);
+    gpu_tables_kernel(a->gpu->tables, name, r, &d->limits);
   if (copy) {
     add_copy_bytes(d, r);
     gpu_tables_copy(a->gpu->tables, r);
@@ -545,6 +550,23 @@ static void add_device(struct analysis *a, unsigned process, const struct opgap_
   d->name = analysis_gid(a, process, r->field[0]);
   d->sm_count = r->field[1];
   d->memory_bytes = r->field[3];
+  const struct opgap_event *event = a->source->event(a->source->context, process, r->event);
+  if (event != NULL && event->field_count >= 10) /* traces of older versions do not have the limits */
+    d->limits = (struct gpu_limits){.capability = r->field[2],
+                                    .threads_sm = r->field[5],
+                                    .blocks_sm = r->field[6],
+                                    .registers_sm = r->field[7],
+                                    .shared_sm = r->field[8],
+                                    .registers_block = r->field[9]};
+}
+
+static void add_state(struct analysis *a, unsigned process, const struct opgap_record *r)
+{
+  struct device *d = device_of(a, process, r->status);
+  if (!analysis_in_window(a, r->end_ns))
+    return;
+  gpu_state_add(&d->state, r);
+  d->driver = analysis_gid(a, process, r->field[9]);
 }
 
 void gpu_record(struct analysis *a, unsigned process, const struct opgap_record *r)
@@ -561,6 +583,9 @@ void gpu_record(struct analysis *a, unsigned process, const struct opgap_record 
     break;
   case OPGAP_EV_GPU_DEVICE:
     add_device(a, process, r);
+    break;
+  case OPGAP_EV_GPU_STATE:
+    add_state(a, process, r);
     break;
   case OPGAP_EV_GPU_LOST:
     if (r->status == 1)
@@ -705,7 +730,9 @@ static void fill(struct analysis *a, struct device *d, struct opgap_sum_gpu *row
       .memory_bytes = d->memory_bytes,
       .sm_count = d->sm_count,
       .utilisation = span ? (double)d->busy_ns / (double)span : -1,
+      .state = gpu_state_of(&d->state),
   };
+  row->state.driver = analysis_text(a, d->driver);
 }
 
 static void finish_tables(struct analysis *a)

@@ -36,8 +36,8 @@ struct gpu_calls *gpu_calls_read(const struct opgap_source *source, unsigned pro
 void gpu_calls_free(struct gpu_calls *calls);
 size_t gpu_calls_count(const struct gpu_calls *calls);
 struct gpu_traced_call *gpu_calls_at(struct gpu_calls *calls, size_t index); /* by thread, then start */
-/* Of a correlation id; NULL: CUPTI did not report the call (a driver's launch, with CUPTI before CUDA 12.6), or it is far
- * from the window. */
+/* Of a correlation id; NULL: CUPTI did not report the call (a driver's launch, with CUPTI before CUDA 12.6), or it is
+ * far from the window. */
 const struct gpu_traced_call *gpu_calls_find(const struct gpu_calls *calls, uint64_t correlation);
 /* The calls of a thread, by either of its names, that began in [start, end]: indices first to the result. */
 size_t gpu_calls_inside(const struct gpu_calls *calls, uint32_t tid, uint32_t pthread, uint64_t start, uint64_t end,

@@ -54,7 +54,8 @@ void gpu_tables_free(struct gpu_tables *t)
 
 /* ---- kernels and copies ---- */
 
-void gpu_tables_kernel(struct gpu_tables *t, uint32_t name, const struct opgap_record *r)
+void gpu_tables_kernel(struct gpu_tables *t, uint32_t name, const struct opgap_record *r,
+                       const struct gpu_limits *limits)
 {
   uint64_t ns = r->end_ns - r->start_ns;
   uint32_t grid[3], block[3], *index = opgap_map_put(&t->kernel_index, name, 0);
@@ -72,6 +73,10 @@ void gpu_tables_kernel(struct gpu_tables *t, uint32_t name, const struct opgap_r
     row->shared_bytes = r->field[7];
   }
   struct opgap_sum_kernel *row = &t->kernels.at[*index - 1];
+  /* until the end `occupancy` holds the sum of occupancy x time */
+  double occupancy =
+      grid[0] > 0 ? gpu_occupancy(limits, (uint64_t)block[0] * block[1] * block[2], r->field[6], r->field[7]) : -1;
+  row->occupancy = occupancy < 0 || row->occupancy < 0 ? -1 : row->occupancy + occupancy * (double)ns;
   row->calls++;
   row->total_ns += ns;
   row->min_ns = ns < row->min_ns ? ns : row->min_ns;
@@ -282,8 +287,11 @@ void gpu_tables_finish(struct analysis *a, struct gpu_tables *t, const uint32_t 
       find_low_use(t, &s->use[i]);
     }
   }
-  for (size_t i = 0; i < t->kernels.count; i++)
-    t->kernels.at[i].name = analysis_text(a, t->kernel_names.at[i]);
+  for (size_t i = 0; i < t->kernels.count; i++) {
+    struct opgap_sum_kernel *row = &t->kernels.at[i];
+    row->name = analysis_text(a, t->kernel_names.at[i]);
+    row->occupancy = row->occupancy < 0 || row->total_ns == 0 ? -1 : row->occupancy / (double)row->total_ns;
+  }
   s->kernel_count = t->kernels.count;
   s->kernels = take(a, t->kernels.at, t->kernels.count, sizeof *t->kernels.at);
   qsort(s->kernels, s->kernel_count, sizeof *s->kernels, kernels_by_total);

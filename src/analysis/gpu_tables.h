@@ -8,6 +8,7 @@
 #ifndef OPGAP_ANALYSIS_GPU_TABLES_H
 #define OPGAP_ANALYSIS_GPU_TABLES_H
 
+#include "analysis/gpu_occupancy.h"
 #include "analysis/internal.h"
 
 struct gpu_tables;
@@ -23,7 +24,8 @@ struct gpu_call {
 };
 
 struct gpu_tables *gpu_tables_new(void);
-void gpu_tables_kernel(struct gpu_tables *t, uint32_t name, const struct opgap_record *r);
+void gpu_tables_kernel(struct gpu_tables *t, uint32_t name, const struct opgap_record *r,
+                       const struct gpu_limits *limits);
 void gpu_tables_copy(struct gpu_tables *t, const struct opgap_record *r);
 void gpu_tables_call(struct analysis *a, struct gpu_tables *t, const struct gpu_call *call);
 /* The device was busy in [start, end): disjoint, ascending. */

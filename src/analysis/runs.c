@@ -563,12 +563,15 @@ static const struct {
 #define IDLE_GPU "gpu_idle"
 #define IDLE_THREAD "thread_idle"
 #define BREAKDOWN "breakdown"
+#define GPU_HELD_DOWN "gpu_held_down" /* share of the samples in which something held a GPU's clocks down */
 
 bool opgap_figure_exists(const char *name)
 {
   for (int f = 0; f < RUN_COUNT; f++)
     if (strcmp(whole_run[f].name, name) == 0)
       return true;
+  if (strcmp(name, GPU_HELD_DOWN) == 0)
+    return true;
   const char *part = strchr(name, '.');
   size_t length = part ? (size_t)(part++ - name) : strlen(name);
   bool idle = (length == strlen(IDLE_GPU) && strncmp(name, IDLE_GPU, length) == 0) ||
@@ -612,7 +615,20 @@ static void whole_run_values(const struct opgap_summary *s, uint64_t value[RUN_C
   value[RUN_DURATION] = s->duration_ns;
 }
 
-#define FIGURES_MOST (RUN_COUNT + 2 * (OPGAP_CAUSE_COUNT + 1) + OPGAP_CLASS_COUNT)
+#define FIGURES_MOST (1 + RUN_COUNT + 2 * (OPGAP_CAUSE_COUNT + 1) + OPGAP_CLASS_COUNT)
+
+static void add_held_down(struct reading *g)
+{
+  const struct opgap_summary *s = g->summary;
+  uint64_t samples = 0, held_down = 0;
+  for (size_t i = 0; i < s->gpu_count; i++)
+    if (s->gpus[i].state.samples > 0 && s->gpus[i].state.braked != OPGAP_UNKNOWN) {
+      samples += s->gpus[i].state.samples;
+      held_down += s->gpus[i].state.braked;
+    }
+  if (samples > 0)
+    figure(g, OPGAP_UNIT_SHARE, false, (double)held_down / (double)samples, GPU_HELD_DOWN);
+}
 
 static void add_figures(struct reading *g)
 {
@@ -627,6 +643,7 @@ static void add_figures(struct reading *g)
   for (int c = 0; s->breakdown.steps > 0 && c < OPGAP_CLASS_COUNT; c++)
     figure(g, OPGAP_UNIT_NS, false, (double)s->breakdown.class_ns[c] / (double)s->breakdown.steps, BREAKDOWN ".%s",
            opgap_class_name((enum opgap_class)c));
+  add_held_down(g);
   if (s->has_gpu)
     add_causes(g, IDLE_GPU, s->gaps.gpu_by_cause, s->gaps.gpu_cause_count, steps);
   add_causes(g, IDLE_THREAD, s->gaps.thread_by_cause, s->gaps.thread_cause_count, steps);
@@ -648,6 +665,31 @@ static const char *gpu_names(struct opgap_pool *pool, const struct opgap_summary
   return names;
 }
 
+/* Of the first device that tells: the version of its driver, and its power limit. */
+static const char *gpu_driver(const struct opgap_summary *s)
+{
+  for (size_t i = 0; i < s->gpu_count; i++)
+    if (s->gpus[i].state.driver[0] != '\0')
+      return s->gpus[i].state.driver;
+  return NULL;
+}
+
+static const char *gpu_power_limit(struct opgap_pool *pool, const struct opgap_summary *s)
+{
+  for (size_t i = 0; i < s->gpu_count; i++)
+    if (s->gpus[i].state.samples > 0 && s->gpus[i].state.milliwatts_most != OPGAP_UNKNOWN)
+      return opgap_pool_printf(pool, "%llu W", (unsigned long long)s->gpus[i].state.milliwatts_most / 1000);
+  return NULL;
+}
+
+static void add_info(struct opgap_runs *runs, const char *key, const char *value)
+{
+  if (value == NULL || value[0] == '\0')
+    return;
+  runs->info_keys[runs->info_count] = key;
+  runs->info_values[runs->info_count++] = opgap_pool_string(runs->pool, value);
+}
+
 /* These decide whether runs can be compared; the rest is for people. */
 static const char *const kept_info[] = {"opgap_version",   "cpu",
                                         "cores",           "kernel",
@@ -658,20 +700,16 @@ static const char *const kept_info[] = {"opgap_version",   "cpu",
 
 static void set_identity(struct opgap_runs *runs, const struct opgap_summary *s, const char *command)
 {
-  size_t most = sizeof kept_info / sizeof *kept_info + 1;
+  size_t kept = sizeof kept_info / sizeof *kept_info;
   runs->command = opgap_pool_string(runs->pool, command);
   runs->step_source = opgap_pool_string(runs->pool, s->steps.source);
-  runs->info_keys = opgap_pool_alloc(runs->pool, most * sizeof *runs->info_keys);
-  runs->info_values = opgap_pool_alloc(runs->pool, most * sizeof *runs->info_values);
-  for (size_t i = 0; i + 1 < most; i++) {
-    const char *value = summary_info(s, kept_info[i]);
-    if (value == NULL || value[0] == '\0')
-      continue;
-    runs->info_keys[runs->info_count] = kept_info[i];
-    runs->info_values[runs->info_count++] = opgap_pool_string(runs->pool, value);
-  }
-  runs->info_keys[runs->info_count] = "gpu";
-  runs->info_values[runs->info_count++] = opgap_pool_string(runs->pool, gpu_names(runs->pool, s));
+  runs->info_keys = opgap_pool_alloc(runs->pool, (kept + 3) * sizeof *runs->info_keys);
+  runs->info_values = opgap_pool_alloc(runs->pool, (kept + 3) * sizeof *runs->info_values);
+  for (size_t i = 0; i < kept; i++)
+    add_info(runs, kept_info[i], summary_info(s, kept_info[i]));
+  add_info(runs, "gpu", gpu_names(runs->pool, s));
+  add_info(runs, "gpu_driver", gpu_driver(s));
+  add_info(runs, "gpu_power_limit", gpu_power_limit(runs->pool, s));
 }
 
 static bool same_identity(const struct opgap_runs *runs, const struct opgap_summary *s, const char *command,

@@ -295,6 +295,7 @@ struct opgap_sum_kernel {
   uint32_t grid[3], block[3]; /* of the first launch */
   bool one_shape;             /* every launch had it */
   uint64_t registers, shared_bytes;
+  double occupancy; /* theoretical, mean over the time of all launches, 0..1; negative: unknown */
 };
 struct opgap_sum_copy {
   const char *direction;       /* "HtoD", ... */
@@ -340,6 +341,33 @@ struct opgap_sum_gpu_tables {
   struct opgap_sum_launches launches;
 };
 
+/* What holds the clocks of a device down, as NVML counts it. */
+enum opgap_gpu_brake {
+  OPGAP_BRAKE_POWER_CAP,
+  OPGAP_BRAKE_HW_SLOWDOWN,
+  OPGAP_BRAKE_SYNC_BOOST,
+  OPGAP_BRAKE_SW_THERMAL,
+  OPGAP_BRAKE_HW_THERMAL,
+  OPGAP_BRAKE_POWER_BRAKE,
+  OPGAP_BRAKE_BOARD_LIMIT,
+  OPGAP_BRAKE_RELIABILITY,
+  OPGAP_BRAKE_COUNT
+};
+/* "power cap", "hardware slowdown", ... */
+const char *opgap_gpu_brake_name(enum opgap_gpu_brake brake);
+/* Sampled while the device worked; each figure OPGAP_UNKNOWN when the device does not tell. */
+struct opgap_sum_gpu_state {
+  uint64_t samples;                     /* 0: none, and nothing below is known */
+  uint64_t sm_mhz, sm_mhz_most;         /* mean; what the device can */
+  uint64_t memory_mhz;                  /* mean */
+  uint64_t milliwatts, milliwatts_most; /* mean; the limit */
+  uint64_t celsius;                     /* highest */
+  uint64_t used_bytes, total_bytes;     /* of all processes, highest; of the device */
+  uint64_t braked;                      /* samples with any of these */
+  uint64_t brakes[OPGAP_BRAKE_COUNT];   /* samples with each */
+  const char *driver;                   /* version, "" unknown */
+};
+
 /* Key: host, device. */
 struct opgap_sum_gpu {
   uint32_t device;
@@ -351,6 +379,7 @@ struct opgap_sum_gpu {
   uint64_t h2d_bytes, d2h_bytes, d2d_bytes;
   uint64_t memory_bytes, sm_count; /* of the device; OPGAP_UNKNOWN */
   double utilisation;              /* busy / span, 0..1; negative: unknown */
+  struct opgap_sum_gpu_state state;
 };
 
 /* A collective that no rank leaves before all have come; times as everywhere in the summary. */

@@ -426,6 +426,30 @@ static void judge_gpu_idle(struct draft *d, double idle)
   }
 }
 
+/* A device whose clocks are held down is slower at the same work. */
+static void evidence_brakes(struct draft *d)
+{
+  const struct opgap_summary *s = d->a->summary;
+  for (size_t i = 0; i < s->gpu_count; i++) {
+    const struct opgap_sum_gpu_state *state = &s->gpus[i].state;
+    int most = 0;
+    if (state->samples == 0 || state->braked == OPGAP_UNKNOWN || share(state->braked, state->samples) < 0.1)
+      continue;
+    for (int b = 1; b < OPGAP_BRAKE_COUNT; b++)
+      if (state->brakes[b] > state->brakes[most])
+        most = b;
+    const char *clocks = "";
+    if (state->sm_mhz != OPGAP_UNKNOWN && state->sm_mhz_most != OPGAP_UNKNOWN)
+      clocks = opgap_pool_printf(d->a->pool, ": %llu of %llu MHz on average", (unsigned long long)state->sm_mhz,
+                                 (unsigned long long)state->sm_mhz_most);
+    evidence(d,
+             opgap_pool_printf(d->a->pool, "GPU %u had its clocks held down in %llu of %llu samples (%s)%s.",
+                               s->gpus[i].device, (unsigned long long)state->braked, (unsigned long long)state->samples,
+                               opgap_gpu_brake_name((enum opgap_gpu_brake)most), clocks));
+    remedy(d, "Let the GPU run at its clocks: check cooling and power limit (nvidia-smi -q -d PERFORMANCE,POWER).");
+  }
+}
+
 static void judge_gpu(struct draft *d)
 {
   const struct opgap_summary *s = d->a->summary;
@@ -455,6 +479,7 @@ static void judge_gpu(struct draft *d)
     judge_gpu_idle(d, 1 - share(busy, span));
   }
   evidence_top_op(d, OPGAP_OP_KERNEL);
+  evidence_brakes(d);
 }
 
 /* Without steps: a main thread that waits much for threads that read files waits for data. */

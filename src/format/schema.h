@@ -44,6 +44,9 @@ struct opgap_event {
 /* Value of an allocation event whose object was given back: a realloc of a block writes this first. */
 #define OPGAP_ALLOC_RELEASED UINT64_MAX
 
+/* A figure that the device does not tell. */
+#define OPGAP_GPU_UNKNOWN UINT64_MAX
+
 enum opgap_builtin {
 #define OPGAP_FIELD(name, coding)
 #define OPGAP_EVENT(NAME, id, name, category, kind, status, ...) OPGAP_EV_##NAME = id,

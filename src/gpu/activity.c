@@ -98,10 +98,12 @@ static void decode_graph(const struct cupti_graph *g, struct tally *tally)
 
 static void decode_device(const struct cupti_device *d)
 {
-  uint64_t fields[] = {(uintptr_t)d->name, d->sm_count,  d->major * 10u + d->minor,
-                       d->memory_bytes,    d->clock_khz, (uint64_t)d->max_warps_sm * d->warp_threads};
+  uint64_t fields[] = {(uintptr_t)d->name,    d->sm_count,         d->major * 10u + d->minor,
+                       d->memory_bytes,       d->clock_khz,        (uint64_t)d->max_warps_sm * d->warp_threads,
+                       d->max_blocks_sm,      d->max_registers_sm, d->max_shared_sm,
+                       d->max_registers_block};
   uint64_t now = opgap_clock_ns();
-  opgap_gpu_emit(OPGAP_EV_GPU_DEVICE, d->id, now, now, fields, 6);
+  opgap_gpu_emit(OPGAP_EV_GPU_DEVICE, d->id, now, now, fields, sizeof fields / sizeof *fields);
 }
 
 /* "cudaLaunchKernel_ptsz_v7000" -> "cudaLaunchKernel": the version is CUPTI's, and the variant (per-thread default

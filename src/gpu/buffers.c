@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "gpu/cupti_api.h"
+#include "gpu/gpu_state.h"
 #include "gpu/life.h"
 #include "record/raw.h"
 #include "record/record.h"
@@ -53,7 +54,7 @@ static uint32_t intern_name(const char *name)
   return opgap_intern(name, strlen(name));
 }
 
-/* Replaces a name's address by its id while the address is sure to be valid. */
+/* Replaces a name's address by its id while the address is sure to be valid; notes devices. */
 static void seal_name(void *record, uint32_t kind, size_t size)
 {
   if ((kind == CUPTI_KIND_CONCURRENT_KERNEL || kind == CUPTI_KIND_KERNEL) && size >= CUPTI_KERNEL_MIN) {
@@ -61,6 +62,7 @@ static void seal_name(void *record, uint32_t kind, size_t size)
     kernel->name = (const char *)(uintptr_t)intern_name(kernel->name);
   } else if (kind == CUPTI_KIND_DEVICE && size >= CUPTI_DEVICE_MIN) {
     struct cupti_device *device = record;
+    opgap_gpu_state_device(device->id, device->uuid);
     device->name = (const char *)(uintptr_t)intern_name(device->name);
   }
 }

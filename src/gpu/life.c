@@ -36,6 +36,7 @@
 #include "gpu/cupti_api.h"
 #include "gpu/gpu.h"
 #include "gpu/gpu_clock.h"
+#include "gpu/gpu_state.h"
 #include "record/raw.h"
 #include "record/record.h"
 #include "record/session.h"
@@ -114,6 +115,7 @@ static void ensure_process(void)
     opgap_gpu_buffers_reset();
     opgap_gpu_clock_reset();
     opgap_gpu_decode_reset();
+    opgap_gpu_state_reset();
     atomic_store_explicit(&life_pid, pid, memory_order_release);
     return;
   }
@@ -355,6 +357,8 @@ static bool helper_round(void)
     }
   }
   unlock_life();
+  if (more && opgap_gpu_state_sample(opgap_clock_ns()))
+    opgap_session_wake();
   return more;
 }
 
@@ -467,6 +471,7 @@ static void end_cupti(void)
 static void exit_handler(void)
 {
   ensure_process();
+  opgap_gpu_state_stop();
   end_cupti();
 }
 
@@ -500,6 +505,7 @@ void opgap_gpu_drain(void)
     opgap_gpu_decode(buffer);
     opgap_gpu_buffer_release(buffer);
   }
+  opgap_gpu_state_drain();
   opgap_gpu_emit_lost(1, opgap_gpu_buffers_dropped());
 }
 

@@ -21,7 +21,7 @@ size_t section_kernels(struct table *table, const struct opgap_summary *s, const
   static const struct table_column columns[] = {
       {"Kernel", true, 60, 0}, {"Time %", false, 0, 0},    {"Total", false, 0, 0},  {"# of Calls", false, 0, 0},
       {"Avg", false, 0, 1},    {"Min", false, 0, 2},       {"Max", false, 0, 3},    {"Grid", false, 0, 4},
-      {"Block", false, 0, 5},  {"Registers", false, 0, 7}, {"Shared", false, 0, 6},
+      {"Block", false, 0, 5},  {"Registers", false, 0, 7}, {"Shared", false, 0, 6}, {"Occupancy", false, 0, 5},
   };
   const struct opgap_sum_gpu_tables *t = &s->gpu_tables;
   uint64_t total = 0;
@@ -41,8 +41,64 @@ size_t section_kernels(struct table *table, const struct opgap_summary *s, const
     extent_cell(table, k, k->block);
     table_count(table, k->registers);
     table_bytes(table, k->shared_bytes);
+    if (k->occupancy >= 0)
+      table_format(table, "%.1f%%", 100 * k->occupancy);
+    else
+      table_cell(table, "-");
   }
   return t->kernel_count - shown(t->kernel_count, o);
+}
+
+static void unit_cell(struct table *table, uint64_t value, double divisor, const char *unit)
+{
+  if (value == OPGAP_UNKNOWN)
+    table_cell(table, "-");
+  else
+    table_format(table, "%.0f %s", (double)value / divisor, unit);
+}
+
+/* "60 % power cap", the brake that was on most. */
+static void brake_cell(struct table *table, const struct opgap_sum_gpu_state *state)
+{
+  int most = 0;
+  for (int b = 1; b < OPGAP_BRAKE_COUNT; b++)
+    if (state->brakes[b] > state->brakes[most])
+      most = b;
+  if (state->braked == OPGAP_UNKNOWN)
+    table_cell(table, "-");
+  else if (state->braked == 0)
+    table_cell(table, "no");
+  else
+    table_format(table, "%.0f %%, %s", 100.0 * (double)state->braked / (double)state->samples,
+                 opgap_gpu_brake_name((enum opgap_gpu_brake)most));
+}
+
+size_t section_gpu_state(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  static const struct table_column columns[] = {
+      {"GPU", false, 0, 0},   {"SM clock", false, 0, 0}, {"of", false, 0, 0},    {"Memory clock", false, 0, 6},
+      {"Power", false, 0, 2}, {"of", false, 0, 2},       {"Heat", false, 0, 3},  {"In use", false, 0, 4},
+      {"of", false, 0, 4},    {"Held down", true, 0, 0}, {"Driver", true, 0, 5},
+  };
+  (void)o;
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < s->gpu_count; i++) {
+    const struct opgap_sum_gpu_state *state = &s->gpus[i].state;
+    if (state->samples == 0)
+      continue;
+    table_count(table, s->gpus[i].device);
+    unit_cell(table, state->sm_mhz, 1, "MHz");
+    unit_cell(table, state->sm_mhz_most, 1, "MHz");
+    unit_cell(table, state->memory_mhz, 1, "MHz");
+    unit_cell(table, state->milliwatts, 1e3, "W");
+    unit_cell(table, state->milliwatts_most, 1e3, "W");
+    unit_cell(table, state->celsius, 1, "C");
+    table_bytes(table, state->used_bytes);
+    table_bytes(table, state->total_bytes);
+    brake_cell(table, state);
+    table_cell(table, state->driver);
+  }
+  return 0;
 }
 
 size_t section_copies(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)

@@ -329,6 +329,31 @@ static json_t *breakdown_json(const struct opgap_sum_breakdown *b)
   return j;
 }
 
+static json_t *gpu_state_json(const struct opgap_sum_gpu_state *s)
+{
+  json_t *j = json_object(), *brakes = json_object();
+  if (s->samples == 0) {
+    json_decref(brakes);
+    json_decref(j);
+    return json_null();
+  }
+  for (int b = 0; b < OPGAP_BRAKE_COUNT; b++)
+    PUT(brakes, opgap_gpu_brake_name((enum opgap_gpu_brake)b), number(s->brakes[b]));
+  PUT(j, "samples", number(s->samples));
+  PUT(j, "sm_mhz", number(s->sm_mhz));
+  PUT(j, "sm_mhz_most", number(s->sm_mhz_most));
+  PUT(j, "memory_mhz", number(s->memory_mhz));
+  PUT(j, "milliwatts", number(s->milliwatts));
+  PUT(j, "milliwatts_most", number(s->milliwatts_most));
+  PUT(j, "celsius", number(s->celsius));
+  PUT(j, "used_bytes", number(s->used_bytes));
+  PUT(j, "total_bytes", number(s->total_bytes));
+  PUT(j, "held_down", number(s->braked));
+  PUT(j, "held_down_by", brakes);
+  PUT(j, "driver", s->driver[0] ? string(s->driver) : json_null());
+  return j;
+}
+
 static json_t *gpu_json(const struct opgap_sum_gpu *g)
 {
   json_t *j = json_object();
@@ -351,6 +376,7 @@ static json_t *gpu_json(const struct opgap_sum_gpu *g)
   PUT(j, "d2d_bytes", number(g->d2d_bytes));
   PUT(j, "memory_bytes", number(g->memory_bytes));
   PUT(j, "sm_count", number(g->sm_count));
+  PUT(j, "state", gpu_state_json(&g->state));
   return j;
 }
 
@@ -372,6 +398,7 @@ static json_t *kernel_json(const struct opgap_sum_kernel *k)
   PUT(j, "one_shape", json_boolean(k->one_shape));
   PUT(j, "registers", number(k->registers));
   PUT(j, "shared_bytes", number(k->shared_bytes));
+  PUT(j, "occupancy", k->occupancy < 0 ? json_null() : json_real(k->occupancy));
   return j;
 }
 

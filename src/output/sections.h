@@ -24,6 +24,8 @@ size_t section_locks(struct table *table, const struct opgap_summary *s, const s
 size_t section_processes(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_gpus(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 /* gpu.c */
+/* Of the devices with samples of NVML. */
+size_t section_gpu_state(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_kernels(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_copies(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_findings(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);

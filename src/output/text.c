@@ -407,6 +407,19 @@ static void gpu_tables(const struct page *p)
   }
 }
 
+static void gpu_state(const struct page *p)
+{
+  struct table table;
+  uint64_t samples = 0;
+  for (size_t i = 0; i < p->s->gpu_count; i++)
+    samples += p->s->gpus[i].state.samples;
+  if (samples == 0)
+    return;
+  heading(p, "State of the GPUs (NVML, sampled while they worked)");
+  section_gpu_state(&table, p->s, p->o);
+  finish_table(p, &table, 0, "");
+}
+
 static void gpu(const struct page *p)
 {
   const struct opgap_sum_gaps *g = &p->s->gaps;
@@ -418,6 +431,7 @@ static void gpu(const struct page *p)
   size_t more = section_gpus(&table, p->s, p->o);
   finish_table(p, &table, more, "GPUs");
   gpu_tables(p);
+  gpu_state(p);
   text_time(sum, sizeof sum, g->gpu_ns);
   text_time(least, sizeof least, g->gpu_min_ns);
   heading(p, "GPU idle gaps");

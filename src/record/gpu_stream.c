@@ -21,8 +21,8 @@ static struct opgap_cell *gpu_cell(void)
 
 static bool is_span(unsigned event)
 {
-  return event != OPGAP_EV_GPU_MEMORY && event != OPGAP_EV_GPU_POOL && event != OPGAP_EV_GPU_DEVICE &&
-         event != OPGAP_EV_GPU_LOST;
+  return event != OPGAP_EV_GPU_MEMORY && event != OPGAP_EV_GPU_POOL && event != OPGAP_EV_GPU_STATE &&
+         event != OPGAP_EV_GPU_DEVICE && event != OPGAP_EV_GPU_LOST;
 }
 
 #define DEVICES 64u

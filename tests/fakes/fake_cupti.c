@@ -530,6 +530,8 @@ static void report_devices(struct session *s)
     put32(r, 104, 8);
     put32(r, 108, 0);
     put32(r, 112, (uint32_t)device);
+    for (unsigned i = 0; i < 16; i++) /* UUID: the fake NVML knows the device by it */
+      r[120 + i] = (uint8_t)(i == 0 ? (unsigned)device : i);
     put64(r, 136, (uint64_t)(uintptr_t)fake_device_name());
     add(s, r, sizeof r, fake_now(), 0);
   }

@@ -313,7 +313,8 @@ static unsigned planted(const char *name)
 }
 
 /* Steps of a training with known work: a batch goes to the device, forward and backward launch two and three kernels,
- * the loss comes back.  PLANT_LAUNCH, PLANT_COPY, PLANT_SYNC: so many more in each step, in backward, forward, loss. */
+ * the loss comes back.  PLANT_LAUNCH, PLANT_COPY, PLANT_SYNC: so many more in each step, in backward, forward, loss;
+ * PLANT_SLEEP: microseconds of sleep after each. */
 static void scenario_training(void)
 {
   unsigned more_launches = planted("PLANT_LAUNCH"), more_copies = planted("PLANT_COPY");
@@ -342,6 +343,7 @@ static void scenario_training(void)
       cudaStreamSynchronize(NULL);
     opgap_range_pop();
     launched += 5 + more_launches;
+    sleep_ns(1000ull * planted("PLANT_SLEEP"));
     opgap_step();
   }
 }

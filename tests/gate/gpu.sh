@@ -69,6 +69,16 @@ expect 1 '^syncs +0 +1 +.*regressed: in every step' gate sync.opgap
 expect 1 'range loss: 0 -> 1, 100 % of the change' gate sync.opgap
 expect 0 '^PASS' gate -m launches=1 -m kernels=1 launch.opgap
 
+# another driver or power limit is another machine; a GPU whose clocks are held down is noted
+record long PLANT_SLEEP=10000
+record driver PLANT_SLEEP=10000 FAKE_DRIVER_VERSION=999.9
+record hot PLANT_SLEEP=10000 FAKE_NVML=throttle=32
+expect 0 '' "$opgap" baseline -o perf.json long.opgap
+expect 0 '"gpu_driver":"580.65.06"' grep gpu_driver perf.json
+expect 0 '"gpu_power_limit":"400 W"' grep gpu_power_limit perf.json
+expect 3 'another machine: gpu_driver was "580.65.06", is "999.9"' gate driver.opgap
+expect 0 'clocks were held down in 100 % of the samples' gate hot.opgap
+
 # without CUPTI the calls are seen by interposition: counts hold, directions and kernels are unknown
 record base-hooks FAKE_CUPTI=enable=35
 record launch-hooks FAKE_CUPTI=enable=35 PLANT_LAUNCH=1

@@ -244,9 +244,16 @@ SINCE_12_4(static_assert(sizeof(CUpti_ActivityGraphTrace2) == 56, "the fake's gr
   SAME(cupti_device, clock_khz, theirs, coreClockRate);                                                                \
   SAME(cupti_device, sm_count, theirs, numMultiprocessors);                                                            \
   SAME(cupti_device, max_warps_sm, theirs, maxWarpsPerMultiprocessor);                                                 \
+  SAME(cupti_device, max_blocks_sm, theirs, maxBlocksPerMultiprocessor);                                               \
+  SAME(cupti_device, max_shared_sm, theirs, maxSharedMemoryPerMultiprocessor);                                         \
+  SAME(cupti_device, max_registers_sm, theirs, maxRegistersPerMultiprocessor);                                         \
+  SAME(cupti_device, max_registers_block, theirs, maxRegistersPerBlock);                                               \
+  SAME(cupti_device, max_shared_block, theirs, maxSharedMemoryPerBlock);                                               \
+  SAME(cupti_device, max_threads_block, theirs, maxThreadsPerBlock);                                                   \
   SAME(cupti_device, major, theirs, computeCapabilityMajor);                                                           \
   SAME(cupti_device, minor, theirs, computeCapabilityMinor);                                                           \
   SAME(cupti_device, id, theirs, id);                                                                                  \
+  SAME(cupti_device, uuid, theirs, uuid);                                                                              \
   SAME(cupti_device, name, theirs, name);                                                                              \
   static_assert(sizeof(theirs) >= CUPTI_DEVICE_MIN, #theirs)
 DEVICE(CUpti_ActivityDevice2);
@@ -258,6 +265,11 @@ SINCE_13_2(static_assert(sizeof(CUpti_ActivityDevice6) == 192, "the fake's devic
 static_assert(sizeof(CUpti_ActivityDevice3) == 152 && sizeof(CUpti_ActivityDevice4) == 176, "the fake's devices");
 FAKE(32, CUpti_ActivityDevice4, numThreadsPerWarp);
 FAKE(104, CUpti_ActivityDevice4, computeCapabilityMajor);
+FAKE(56, CUpti_ActivityDevice4, maxBlocksPerMultiprocessor);
+FAKE(60, CUpti_ActivityDevice4, maxSharedMemoryPerMultiprocessor);
+FAKE(64, CUpti_ActivityDevice4, maxRegistersPerMultiprocessor);
+FAKE(68, CUpti_ActivityDevice4, maxRegistersPerBlock);
+FAKE(120, CUpti_ActivityDevice4, uuid);
 
 #define POOL(theirs)                                                                                                   \
   SAME(cupti_pool, operation, theirs, memoryPoolOperationType);                                                        \
@@ -411,4 +423,45 @@ VALUE(NVTX_MESSAGE_ASCII, NVTX_MESSAGE_TYPE_ASCII);
 VALUE(NVTX_MESSAGE_WIDE, NVTX_MESSAGE_TYPE_UNICODE);
 VALUE(NVTX_MESSAGE_REGISTERED, NVTX_MESSAGE_TYPE_REGISTERED);
 VALUE(NVTX_NOT_TRACKED, NVTX_NO_PUSH_POP_TRACKING);
+#endif
+
+#if __has_include(<nvml.h>)
+#include <nvml.h>
+#include "gpu/nvml_abi.h"
+static_assert(sizeof(struct nvml_memory) == sizeof(nvmlMemory_t), "nvmlMemory_t");
+SAME(nvml_memory, total, nvmlMemory_t, total);
+SAME(nvml_memory, used, nvmlMemory_t, used);
+VALUE(NVML_OK, NVML_SUCCESS);
+VALUE(NVML_CLOCK_OF_SM, NVML_CLOCK_SM);
+VALUE(NVML_CLOCK_OF_MEMORY, NVML_CLOCK_MEM);
+VALUE(NVML_SENSOR_OF_GPU, NVML_TEMPERATURE_GPU);
+VALUE(NVML_DRIVER_VERSION_BYTES, NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE);
+struct check_nvml {
+#define X(name, parameters) int(*name) parameters;
+  NVML_FUNCTIONS(X)
+#undef X
+};
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#pragma GCC diagnostic error "-Wint-conversion"
+int opgap_check_nvml(const struct check_nvml *ours, void *P, int N);
+int opgap_check_nvml(const struct check_nvml *ours, void *P, int N)
+{
+  size_t sum = 0;
+#undef FUNCTION
+#define FUNCTION(name, ...)                                                                                            \
+  sum += sizeof(ours->name(__VA_ARGS__)) == sizeof(int) && sizeof(name(__VA_ARGS__)) == sizeof(int)
+  FUNCTION(nvmlInit_v2, );
+  FUNCTION(nvmlDeviceGetHandleByUUID, P, P);
+  FUNCTION(nvmlSystemGetDriverVersion, P, N);
+  FUNCTION(nvmlDeviceGetClockInfo, P, N, P);
+  FUNCTION(nvmlDeviceGetMaxClockInfo, P, N, P);
+  FUNCTION(nvmlDeviceGetPowerUsage, P, P);
+  FUNCTION(nvmlDeviceGetEnforcedPowerLimit, P, P);
+  FUNCTION(nvmlDeviceGetTemperature, P, N, P);
+  FUNCTION(nvmlDeviceGetCurrentClocksThrottleReasons, P, P);
+  FUNCTION(nvmlDeviceGetMemoryInfo, P, P);
+  return (int)sum;
+}
+#pragma GCC diagnostic pop
 #endif

@@ -59,7 +59,7 @@ for version in $versions; do
   fi
   checked=$((checked + 1))
   api=$(sed -n 's/^#define CUPTI_API_VERSION \([0-9]*\).*/\1/p' "$cache/$version/cupti_version.h")
-  if ${CC:-cc} -std=gnu17 -Wall -Werror -fsyntax-only -isystem "$cache/$version" -isystem "$cache/common" \
+  if ${CC:-cc} -std=gnu17 -Wall -Werror -fsyntax-only -isystem "$cache/$version" -isystem "$cache/common" -isystem "$cache/common/nvml" \
     -I"$root/src" "$root/tests/gpu/abi_check.c"; then
     echo "CUDA $version: the same layouts (CUPTI API version $api)"
   else

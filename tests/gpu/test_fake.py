@@ -401,6 +401,35 @@ def case_memory():
         expect(lost(run, 3), 0, "unknown kinds")
 
 
+def case_state():
+    """NVML's samples: clocks, power, memory, what holds the clocks down, the driver; unknown is null."""
+    run = scenario("sleep", 40, 10000)
+    state = run.report["gpu"][0]["state"]
+    samples = state.pop("samples")
+    expect(1 <= samples <= 5, True, "about one sample a second: %d" % samples)
+    expect(len(run.of("gpu state")), samples, "records")
+    expect(set(state.pop("held_down_by").values()), {0}, "brakes")
+    expect(state, {"sm_mhz": 1410, "sm_mhz_most": 1410, "memory_mhz": 1593, "milliwatts": 250000,
+                   "milliwatts_most": 400000, "celsius": 60, "used_bytes": 12 << 30, "total_bytes": 80 << 30,
+                   "held_down": 0, "driver": "580.65.06"}, "state")
+    expect(any("clocks held down" in e for e in run.report["verdict"]["evidence"]), False, "no evidence of brakes")
+    slow = scenario("sleep", 40, 10000, FAKE_NVML="mhz=900,throttle=36", FAKE_GPU_DEVICES="2")
+    state = slow.report["gpu"][0]["state"]
+    expect((state["sm_mhz"], state["held_down"] == state["samples"]), (900, True), "held down all the time")
+    expect({name for name, count in state["held_down_by"].items() if count > 0},
+           {"power cap", "temperature (by the driver)"}, "by what")
+    expect([e for e in slow.report["verdict"]["evidence"] if "GPU 0 had its clocks held down in %d of %d samples" %
+            (state["samples"], state["samples"]) in e and "900 of 1410 MHz" in e] != [], True, "evidence: %s" % slow.report["verdict"]["evidence"])
+    expect({r.status for r in slow.of("gpu state")}, {0, 1}, "both devices are sampled")
+    blind = scenario("sleep", 40, 10000, FAKE_NVML="blind").report["gpu"][0]["state"]
+    expect((blind["milliwatts"], blind["celsius"], blind["held_down"], blind["held_down_by"]["power cap"],
+            blind["sm_mhz"]), (None, None, None, None, 1410), "what the device does not tell")
+    for setting in ({"FAKE_NVML": "init=9"}, {"OPGAP_HOOKS": "-cuda"}):
+        run = scenario("sleep", 30, 10000, **setting)
+        expect(len(run.of("gpu state")), 0, "samples with %s" % setting)
+        expect([g["state"] for g in run.report["gpu"]], [None] * len(run.report["gpu"]), "state with %s" % setting)
+
+
 def case_overhead():
     run = scenario("burst", 1000, FAKE_CUPTI="overhead=10")
     seen = run.of("gpu overhead")
@@ -473,6 +502,8 @@ def case_tables():
     expect([(k["name"], k["calls"], k["total_ns"], k["min_ns"], k["max_ns"], k["grid"], k["block"], k["one_shape"])
             for k in report["kernels"]],
            [("spin(unsigned long long)", 40, 30000000, 500000, 1000000, [4, 2, 1], [64, 1, 1], True)], "kernels")
+    # two warps a block and at most 32 blocks of 64 possible warps, whatever registers and shared memory allow
+    expect([k["occupancy"] for k in report["kernels"]], [1.0], "theoretical occupancy")
     copies = {(c["direction"], c["source"], c["target"], c["async"]): (c["calls"], c["bytes"], c["total_ns"])
               for c in report["gpu_copies"]}
     ns = {per_second: lambda size, rate=per_second: 2000 + size * 1000000000 // rate
