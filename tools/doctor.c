@@ -83,7 +83,7 @@ static bool run_traced(const char *tracer, const char *folder)
   char preload[PATH_MAX + 16], session[64];
   char *const environment[] = {preload, session, NULL};
   snprintf(preload, sizeof preload, "LD_PRELOAD=%s", tracer);
-  snprintf(session, sizeof session, "OPGAP_SESSION=%s", folder);
+  snprintf(session, sizeof session, "OPGAP_SESSION=%s/", folder); /* the slash: begins at once, see session.c */
   fflush(stdout);
   pid_t child = fork();
   if (child == 0) {

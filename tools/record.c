@@ -328,8 +328,9 @@ static _Noreturn void become_program(const struct recording *r, const sigset_t *
 {
   for_each_signal(release_signal);
   sigprocmask(SIG_SETMASK, mask, NULL);
-  if (r->folder != NULL)
-    setenv("OPGAP_SESSION", r->folder, 1);
+  char *session = NULL;
+  if (r->folder != NULL && asprintf(&session, "%s/", r->folder) >= 0) /* the slash: the trace's first process */
+    setenv("OPGAP_SESSION", session, 1);
   else
     unsetenv("OPGAP_SESSION");
   if (r->folder != NULL || r->settings.off)

@@ -211,6 +211,4 @@ void opgap_hooks_session_started(void)
     table = opgap_raw_mmap(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
   else
     opgap_raw3(SYS_madvise, (long)table, (long)bytes, MADV_DONTNEED);
-  opgap_alloc_threshold = opgap_settings->alloc_events ? 0 : opgap_settings->min_alloc;
-  opgap_copy_threshold = opgap_settings->min_copy;
 }

@@ -185,7 +185,7 @@ uint32_t opgap_selected_name(int limit, const fd_set *readers, const fd_set *wri
 /* C11 threads have results of their own */
 #define OPGAP_THRD (result == thrd_success ? 0u : result == thrd_timedout ? (uint32_t)ETIMEDOUT : (uint32_t)EINVAL)
 
-/* ---- alloc.c, copy.c: thresholds, set at each session's start ---- */
+/* ---- alloc.c, copy.c: thresholds, constant after the constructor ---- */
 
 extern size_t opgap_alloc_threshold OPGAP_HIDDEN; /* 0: every allocation is recorded */
 extern size_t opgap_copy_threshold OPGAP_HIDDEN;

@@ -11,6 +11,8 @@ __attribute__((constructor(101))) static void opgap_start(void)
     const uint16_t *counted = opgap_hook_counters(&counters);
     opgap_thread_prepare();
     opgap_session_start(rows, events, counted, counters);
+    opgap_alloc_threshold = opgap_settings->alloc_events ? 0 : opgap_settings->min_alloc;
+    opgap_copy_threshold = opgap_settings->min_copy;
     opgap_process_prepare();
   }
   errno = error;

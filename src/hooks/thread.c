@@ -222,8 +222,11 @@ OPGAP_EXPORT int prctl(int option, ...)
   va_end(list);
   if (!OPGAP_BOUND(prctl))
     return OPGAP_MISSING(int);
-  if (option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS) /* the latter comes before seccomp(2) */
+  if (option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS) { /* the latter comes before seccomp(2) */
+    if (opgap_active)
+      opgap_self(); /* the session begins while it may */
     opgap_sandboxed = true;
+  }
   bool stops = (option == PR_SET_SECCOMP && a == SECCOMP_MODE_STRICT) || (option == PR_SET_TSC && a == PR_TSC_SIGSEGV);
   uint32_t active = stops ? stop_recording() : 0;
   int result = opgap_real.prctl(option, a, b, c, d);

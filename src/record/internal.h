@@ -31,8 +31,9 @@ struct opgap_config {
   unsigned alloc_end, free_end;
   char folder[1024]; /* absolute */
   char host[65], boot_id[40], kernel[65];
-  char *stack_top; /* an address near the bottom of the main thread's stack */
-  uint32_t groups; /* what opgap_active is while recording */
+  char *stack_top;    /* an address near the bottom of the main thread's stack */
+  uint32_t groups;    /* what opgap_active is while recording */
+  int32_t loader_pid; /* of the process that loaded the tracer; others are forked from it */
 };
 
 struct opgap_state {
@@ -70,8 +71,9 @@ bool opgap_arena_grow(uint64_t offset, uint64_t bytes);
 bool opgap_grow_segments(uint32_t count);
 bool opgap_grow_slots(uint32_t count);
 
-/* Starts a session in this process; true when it records.  In the constructor, or in a forked child. */
-bool opgap_session_begin(bool forked);
+/* Starts a session in this process, by one thread of it; true when it records.  In the constructor, or in the first
+ * hook of a forked child or of a process whose session waits for one. */
+bool opgap_session_begin(void);
 
 /* Takes a free slot for a stream. */
 struct opgap_thread *opgap_slot_take(uint32_t kind, int tid, uint32_t *index);

@@ -524,15 +524,19 @@ static bool begin(struct opgap_state *state, bool forked)
   return true;
 }
 
-bool opgap_session_begin(bool forked)
+bool opgap_session_begin(void)
 {
+  struct opgap_state *before = opgap_state;
+  uint32_t none = OPGAP_PHASE_NONE;
+  if (!atomic_compare_exchange_strong(&before->phase, &none, OPGAP_PHASE_STARTING))
+    return false;
   struct opgap_state *state = new_state();
   if (state == NULL)
     return false;
+  bool forked = opgap_raw_getpid() != opgap_config.loader_pid;
+  if (state != before)
+    atomic_store(&state->phase, OPGAP_PHASE_STARTING);
   opgap_state = state;
-  uint32_t none = OPGAP_PHASE_NONE;
-  if (!atomic_compare_exchange_strong(&state->phase, &none, OPGAP_PHASE_STARTING))
-    return false;
   opgap_control_detach();
   if (forked && opgap_config.settings.children == OPGAP_CHILDREN_NONE) {
     opgap_active_halt();
@@ -623,15 +627,23 @@ static void default_folder_name(char *name, size_t size)
   opgap_text_string(&text, ".opgap");
 }
 
-/* The folder of the trace: the one that a parent or `opgap record` hands down, or a new one. */
-static bool find_folder(void)
+/* The folder of the trace: the one that a parent or `opgap record` hands down, or a new one.  first: this process is
+ * the trace's first one, as a slash behind the folder says when it comes from `opgap record`. */
+static bool find_folder(bool *first)
 {
   static bool said;
   const char *session = getenv("OPGAP_SESSION");
   struct stat info;
+  *first = true;
   if (session && session[0] == '/' && strlen(session) < sizeof opgap_config.folder &&
       opgap_raw6(SYS_newfstatat, AT_FDCWD, (long)session, (long)&info, 0, 0, 0) == 0 && S_ISDIR(info.st_mode)) {
-    memcpy(opgap_config.folder, session, strlen(session) + 1);
+    size_t length = strlen(session);
+    *first = length > 1 && session[length - 1] == '/';
+    memcpy(opgap_config.folder, session, length + 1);
+    if (*first) {
+      opgap_config.folder[length - 1] = 0;
+      setenv("OPGAP_SESSION", opgap_config.folder, 1);
+    }
     return true;
   }
   char name[256];
@@ -670,6 +682,16 @@ static bool read_settings(void)
   return !opgap_config.settings.off;
 }
 
+/* Many programs that a program starts are over before they do anything to be recorded (/bin/true).  They cost nothing,
+ * and leave no file, because their session begins with their first hook, as a forked child's does; unless a setting
+ * needs it earlier.  The trace's first process always has a session, so that there is a trace. */
+static bool can_wait(void)
+{
+  const struct opgap_settings *settings = &opgap_config.settings;
+  return !settings->alloc_events && settings->schedule.active == 0 && settings->delay_ns == 0 &&
+         settings->duration_ns == 0 && settings->control == OPGAP_CONTROL_OFF;
+}
+
 void opgap_session_start(const struct opgap_event *hook_events, unsigned hook_count, const uint16_t *counter_events,
                          unsigned counter_count)
 {
@@ -682,14 +704,18 @@ void opgap_session_start(const struct opgap_event *hook_events, unsigned hook_co
   opgap_config.stack_top = (char *)__builtin_frame_address(0);
   opgap_config.alloc_end = counters_end(0, OPGAP_EVENT_ALLOC);
   opgap_config.free_end = counters_end(opgap_config.alloc_end, OPGAP_EVENT_FREE);
-  bool on = false;
+  bool on = false, first;
   if (getauxval(AT_SECURE) == 0 && read_settings()) {
     const char *clock = getenv("OPGAP_TEST_CLOCK");
     opgap_clock_select(clock && strcmp(clock, "monotonic") == 0);
     find_host();
-    on = find_folder();
+    on = find_folder(&first);
   }
-  if (on && opgap_session_begin(false)) {
+  opgap_config.loader_pid = opgap_raw_getpid();
+  bool waits = on && !first && can_wait();
+  if (waits && opgap_frameworks_session_started)
+    opgap_frameworks_session_started();
+  if (on && (waits || opgap_session_begin())) {
     opgap_config.groups = opgap_config.settings.hooks | OPGAP_GROUP_process;
     if (opgap_gpu_start && (opgap_config.groups & (OPGAP_GROUP_cuda | OPGAP_GROUP_nvtx)))
       opgap_gpu_start();
@@ -813,6 +839,8 @@ void opgap_session_end(int exit_status)
 {
   struct opgap_state *state = opgap_state;
   uint32_t running = OPGAP_PHASE_RUNNING;
+  if (atomic_load(&state->phase) == OPGAP_PHASE_NONE && opgap_raw_getpid() == opgap_config.loader_pid)
+    opgap_active_halt(); /* nothing was to be recorded: too late to begin */
   if (atomic_load(&state->phase) != OPGAP_PHASE_RUNNING || opgap_raw_getpid() != state->pid)
     return;
   struct opgap_cell *cell = opgap_cell;

@@ -107,7 +107,7 @@ struct opgap_thread *opgap_self_slow(void)
   }
   opgap_cell = &opgap_tool_cell; /* a signal handler that comes now passes through */
   uint32_t phase = atomic_load_explicit(&opgap_state->phase, memory_order_acquire);
-  if (phase == OPGAP_PHASE_NONE && opgap_session_begin(true)) {
+  if (phase == OPGAP_PHASE_NONE && opgap_session_begin()) {
     if (opgap_cell != &opgap_tool_cell) /* the start-up callbacks have attached us already */
       return opgap_cell->thread;
     phase = OPGAP_PHASE_RUNNING;

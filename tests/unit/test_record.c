@@ -66,7 +66,9 @@ static void make_folder(void)
 {
   strcpy(folder, "/tmp/opgap-test-XXXXXX");
   ck_assert_ptr_nonnull(mkdtemp(folder));
-  setenv("OPGAP_SESSION", folder, 1);
+  char session[sizeof folder + 1];
+  snprintf(session, sizeof session, "%s/", folder); /* the slash: the trace's first process, so it begins at once */
+  setenv("OPGAP_SESSION", session, 1);
 }
 
 static void remove_folder(void)
