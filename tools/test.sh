@@ -185,6 +185,7 @@ all_tests()
 install_packages $BUILD_PACKAGES check clang clang-format git python3 python3-venv valgrind strace
 (install_packages g++ sqlite3 perl busybox redis-server redis-tools xz-utils zstd libjemalloc2 libtcmalloc-minimal4 \
   libmimalloc2.0) || say "programs: some are not installed; their tests are skipped"
+(install_packages chromium chromium-driver python3-selenium) || say "html: no browser to test pages with; skipped"
 (install_packages python3-torch python3-sklearn python3-pil) || say "torch1: skipped, this distribution has no PyTorch"
 (install_packages dpkg-dev lintian bash zsh fish man-db) || say "packaging: what is not installed is left out"
 find_torch2

@@ -80,7 +80,7 @@
         .attr("fill", item => found(item) ? "#f0e442" : item.data.node
           ? opgap.shade(opgap.colours.flame[item.data.kind], item.data.name) : "#c3ccd4");
       g.filter(item => wide(item) > 34).append("text").attr("x", 4).attr("y", 13).text(item => {
-        const room = Math.floor((wide(item) - 8) / 6.3), name = item.data.name;
+        const room = Math.floor((wide(item) - 8) / 6.3), name = opgap.clean(item.data.name);
         return name.length <= room ? name : room > 3 ? name.slice(0, room - 1) + "…" : "";
       });
       g.each(function (item) {

@@ -38,12 +38,16 @@
       else if (value !== null && value !== undefined && value !== false)
         element.setAttribute(key, value === true ? "" : value);
     }
-    element.append(...children.flat().filter(child => child !== null && child !== undefined));
+    element.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined));
     return element;
   };
 
+  /* Control characters and those that turn the direction of text, in the open. */
+  opgap.clean = text => text.replace(/[\u0000-\u001f\u007f-\u009f]/g, c => "\\x" + c.charCodeAt(0).toString(16).padStart(2, "0"))
+    .replace(/[\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, c => "\\u" + c.charCodeAt(0).toString(16));
+
   /* A name of the traced program: any text, kept apart from its surroundings. */
-  opgap.name = text => opgap.el("bdi", {}, text);
+  opgap.name = text => opgap.el("bdi", {}, opgap.clean(text));
 
   /* Colours after Okabe and Ito, told apart with every kind of colour vision. */
   const ORANGE = "#e69f00", SKY = "#56b4e9", GREEN = "#009e73", YELLOW = "#f0e442", BLUE = "#0072b2",

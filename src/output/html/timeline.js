@@ -158,7 +158,7 @@
         context.fillStyle = colours[entry];
         context.fillRect(a, y + 1, wide > 3 ? wide - .6 : wide, LANE - 2);
         if (wide > 30) {
-          const name = data.entries[entry].name, room = Math.floor((wide - 6) / 6);
+          const name = opgap.clean(data.entries[entry].name), room = Math.floor((wide - 6) / 6);
           context.fillStyle = "#14171b";
           context.fillText(name.length <= room ? name : name.slice(0, Math.max(1, room - 1)) + "…", Math.max(a, gutter) + 3, y + LANE - 4);
         }
@@ -223,6 +223,7 @@
       context.font = `${bold ? "600 " : ""}12px system-ui, "DejaVu Sans", sans-serif`;
       context.fillStyle = colour;
       const most = Math.floor(room / (bold ? 7 : 6.6));
+      text = opgap.clean(text);
       context.fillText(text.length <= most ? text : text.slice(0, most - 1) + "…", at, y);
     }
 
@@ -409,7 +410,7 @@
           ["", "Many short spans drawn as one: spans are kept singly from " + opgap.time(overall.min) +
             " on, and all of them inside the marked windows. opgap html --detail A:B keeps any other window."]);
       } else {
-        rows.push(["name", el("span", { class: "name" }, entry.name)], ["kind", entry.kind],
+        rows.push(["name", el("span", { class: "name" }, opgap.name(entry.name))], ["kind", entry.kind],
           ["duration", `${opgap.time(item.end - item.start)} (${opgap.count(item.end - item.start)} ns)`],
           ["start", `${opgap.time(item.start)} (${opgap.count(item.start)} ns)`], ["track", `${group.title}: ${item.row.title}`]);
         if (item.run.bytes[item.i] > 0)
