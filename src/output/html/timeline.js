@@ -382,8 +382,10 @@
         const run = runOf(setIndex.get(set), row.t, lane);
         if (!run)
           continue;
-        const i = firstEndingAfter(run, time - near);
-        if (i < run.count && run.start[i] <= time + near)
+        let i = firstEndingAfter(run, time), apart = i < run.count ? run.start[i] - time : Infinity; // below 0: inside
+        if (apart > 0 && i > 0 && time - run.end[i - 1] < apart)
+          apart = time - run.end[--i];
+        if (apart <= near)
           return { row, lane, run, i, start: run.start[i], end: run.end[i], entry: run.entry[i] };
       }
       return null;
