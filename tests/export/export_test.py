@@ -12,6 +12,7 @@ import gzip
 import json
 import logging
 import os
+import pty
 import re
 import shutil
 import signal
@@ -19,6 +20,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 
 OPGAP, LIBOPGAP, FAKES, SPANS, TORCH_PYTHON, DOCS, TRAINING = map(os.path.abspath, sys.argv[1:8])
@@ -184,6 +186,11 @@ def case_hta_streams():
     expect(len({row["stream"] for row in idle}) >= 2, True, "several streams")
 
 
+def case_hta_steps():
+    """A run with steps: HTA keeps the GPU work whose launch lies in one."""
+    check_hta("ranges", 10)
+
+
 def case_hta_ranks():
     """One file a rank; HTA finds the ranks by the text of the file."""
     need("hta")
@@ -260,12 +267,18 @@ def case_kineto_steps():
 
 def case_plugin_gpu():
     """Kernels joined to their launches and ops; steps stretched to the end of their kernels."""
-    trace = gpu_trace("ranges", 10)
+    trace = gpu_trace("ranges", 20)
     truth = report(trace)
     gpu, = truth["gpu"]
     data, _ = plugin_of(export(trace, "kineto", "gpu.pt.trace.json", "--for", "tensorboard"))
     expect((data.has_runtime, data.has_kernel), (True, True), "runtime calls and kernels")
     expect(len(data.used_devices), 1, "devices")
+    count = truth["steps"]["count"]
+    expect(len(data.steps_costs), count, "the plugin's steps")
+    # by the later steps: in the first ones another thread's kernels run on, and the plugin moves a step's end to theirs
+    breakdown = report(trace, "--steps", "%d:%d" % (count // 2, count - 1))["step_breakdown"]
+    seen = sum(cost.costs[0] for cost in data.steps_costs[count // 2:])
+    expect_near(seen, breakdown["kernel_ns"] / 1e3, 0.01 * gpu["kernels"], "kernel time of the steps")
     kernels = data.kernel_stat
     expect(int(kernels["count"].sum()), gpu["kernels"], "kernels")
     expect_near(float(kernels["sum"].sum()), sum(k["total_ns"] for k in truth["kernels"]) / 1e3, 0.01, "their time")
@@ -680,6 +693,66 @@ def case_closed_pipe():
         expect((writer.wait(), message.count("\n"), "Broken pipe" in message), (2, 1, True), kind + ": " + message)
     done = run([OPGAP, "export", "--to", "sqlite", "-o", "-", trace], exit_status=2)
     expect(done.stdout, "", "a database on stdout")
+
+
+def case_progress():
+    """Shown on a terminal alone, and only when it takes a while: here because nobody reads the pipe."""
+    trace = trace_of("progress", [SPANS, "400000"])
+    master, slave = pty.openpty()
+    writer = subprocess.Popen([OPGAP, "export", "--to", "csv", "-o", "-", trace], stdout=subprocess.PIPE, stderr=slave)
+    os.close(slave)
+    time.sleep(2.5)
+    while writer.stdout.read(1 << 16):
+        pass
+    expect(writer.wait(), 0, "exit status")
+    shown = b""
+    try:
+        while piece := os.read(master, 4096):
+            shown += piece
+    except OSError:
+        pass  # the terminal's other end is closed
+    expect(re.match(rb"\ropgap: exporting: \d+ %", shown) is not None, True, "progress: %r" % shown)
+    expect(shown.endswith(b"\r\x1b[K"), True, "the line is cleared: %r" % shown)
+
+
+def case_damaged():
+    """What can be read is exported, and the exit status says that something is missing."""
+    trace = trace_of("damaged", [SPANS, "40000"])
+    name, = os.listdir(trace)
+    path = os.path.join(trace, name)
+    with open(path, "r+b") as file:
+        file.seek(os.path.getsize(path) // 2)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 0xff]))
+    target = os.path.join(WORK, "damaged.csv")
+    run([OPGAP, "export", "--to", "csv", "-o", target, trace], exit_status=4)
+    with open(target, newline="") as file:
+        rows = sum(1 for r in csv.DictReader(file) if r["kind"] == "range")
+    expect(0 < rows < 40001, True, "ranges that are left: %d" % rows)
+
+
+def case_killed():
+    """What was open when the process died is there, marked, around what it held."""
+    trace = os.path.join(WORK, "killed.opgap")
+    env = dict(os.environ, LD_PRELOAD=LIBOPGAP, OPGAP_OUT=trace)
+    program = subprocess.Popen([SPANS, "400", "1", "wait"], env=env, stdout=subprocess.PIPE)
+    expect(program.stdout.readline(), b"waiting\n", "the program's word")
+    program.kill()
+    program.wait()
+    with open(export(trace, "csv", "killed.csv"), newline="") as file:
+        rows = [r for r in csv.DictReader(file) if r["kind"] in ("op", "range")]
+    expect((rows[0]["name"], rows[0]["unfinished"]), ("whole", "1"), "the outer range")
+    expect([r["unfinished"] for r in rows[1:]], ["0"] * 400, "the ranges inside")
+    events = load_json(export(trace, "kineto", "killed.json"))["traceEvents"]
+    whole, = [e for e in events if e["name"] == "whole"]
+    inside = [e for e in events if e["name"] == "outer"]
+    expect(whole["args"]["unfinished"], 1, "mark of the outer range")
+    expect(all(whole["ts"] <= e["ts"] and e["ts"] + e["dur"] <= whole["ts"] + whole["dur"] for e in inside), True,
+           "the outer range holds the others")
+    db = sqlite3.connect(export(trace, "sqlite", "killed.sqlite"))
+    expect(db.execute("SELECT name FROM spans WHERE unfinished AND kind = 'op'").fetchall(), [("whole",)],
+           "unfinished spans of the database")
 
 
 def case_interrupted():

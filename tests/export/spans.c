@@ -1,14 +1,18 @@
-/* Many nested ranges: spans COUNT [THREADS]
+/* Many nested ranges: spans COUNT [THREADS [wait]]
  *
  * One outer range a thread holds all others, in groups of four: a range of three levels and one alone, so that an
- * export must put the outer range first without holding what is inside it. */
+ * export must put the outer range first without holding what is inside it.  With "wait" it says so, in the outer range
+ * of its only thread, and waits to be killed. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "opgap/opgap.h"
 
 static unsigned long count;
+static int wait_inside;
 
 static void *work(void *unused)
 {
@@ -24,6 +28,11 @@ static void *work(void *unused)
     opgap_range_push("alone");
     opgap_range_pop();
   }
+  if (wait_inside) {
+    puts("waiting");
+    fflush(stdout);
+    pause();
+  }
   opgap_range_pop();
   return NULL;
 }
@@ -33,8 +42,9 @@ int main(int argc, char **argv)
   pthread_t threads[16];
   long more = argc > 2 ? atol(argv[2]) - 1 : 0;
   count = argc > 1 ? strtoul(argv[1], NULL, 10) : 1000;
+  wait_inside = argc > 3 && strcmp(argv[3], "wait") == 0;
   if (more < 0 || more > 16) {
-    fputs("usage: spans COUNT [THREADS], at most 17 threads\n", stderr);
+    fputs("usage: spans COUNT [THREADS [wait]], at most 17 threads\n", stderr);
     return 2;
   }
   for (long i = 0; i < more; i++)

@@ -22,7 +22,8 @@
 struct database {
   struct opgap_export_job *job;
   sqlite3 *db;
-  sqlite3_stmt *shape, *sample;
+  sqlite3_stmt *shape, *sample, *gpu, *unfinished;
+  VEC(uint32_t) first_thread;    /* id of a process's first stream, by process */
   const struct opgap_span *span; /* being inserted; NULL: at the end */
   uint64_t row;
   bool failed;
@@ -70,7 +71,12 @@ static void bind_text(sqlite3_stmt *statement, int column, const char *text)
   sqlite3_bind_text(statement, column, clean, -1, free);
 }
 
-/* ---- samples and shapes, as they come by ---- */
+/* ---- samples, and what few spans have, as they come by ---- */
+
+static sqlite3_int64 thread_id(const struct database *d, const struct opgap_span *span)
+{
+  return (sqlite3_int64)d->first_thread.at[span->process] + span->stream;
+}
 
 static void put_sample(struct database *d, const struct opgap_span *span)
 {
@@ -78,18 +84,17 @@ static void put_sample(struct database *d, const struct opgap_span *span)
   bool counter = span->event->id == OPGAP_EV_COUNTER && span->record->status < OPGAP_MAX_EVENTS;
   const struct opgap_event *call = counter ? source->event(source->context, span->process, span->record->status) : NULL;
   for (unsigned i = 0; i < span->event->field_count; i++) {
-    sqlite3_bind_int64(d->sample, 1, span->process);
-    sqlite3_bind_int64(d->sample, 2, span->stream);
-    sqlite3_bind_int64(d->sample, 3, (sqlite3_int64)span->start_ns);
-    sqlite3_bind_text(d->sample, 4, span->text, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(d->sample, 1, thread_id(d, span));
+    sqlite3_bind_int64(d->sample, 2, (sqlite3_int64)span->start_ns);
+    sqlite3_bind_text(d->sample, 3, span->text, -1, SQLITE_STATIC);
     if (call != NULL)
-      sqlite3_bind_text(d->sample, 5, call->name, -1, SQLITE_STATIC);
+      sqlite3_bind_text(d->sample, 4, call->name, -1, SQLITE_STATIC);
     else if (span->record->status != 0)
-      sqlite3_bind_int64(d->sample, 5, span->record->status);
+      sqlite3_bind_int64(d->sample, 4, span->record->status);
     else
-      sqlite3_bind_null(d->sample, 5);
-    sqlite3_bind_text(d->sample, 6, span->event->fields[i].name, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(d->sample, 7, (sqlite3_int64)span->record->field[i]);
+      sqlite3_bind_null(d->sample, 4);
+    sqlite3_bind_text(d->sample, 5, span->event->fields[i].name, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(d->sample, 6, (sqlite3_int64)span->record->field[i]);
     step(d, d->sample);
   }
 }
@@ -112,6 +117,28 @@ static void put_shape(struct database *d, const struct opgap_span *span)
   step(d, d->shape);
 }
 
+static void bind_id(sqlite3_stmt *statement, int column, uint32_t id)
+{
+  if (id != OPGAP_NO_DEVICE)
+    sqlite3_bind_int64(statement, column, id);
+  else
+    sqlite3_bind_null(statement, column);
+}
+
+static void put_gpu(struct database *d, const struct opgap_span *span)
+{
+  sqlite3_bind_int64(d->gpu, 1, (sqlite3_int64)d->row);
+  sqlite3_bind_int64(d->gpu, 2, span->process);
+  bind_id(d->gpu, 3, span->device);
+  bind_id(d->gpu, 4, span->context);
+  bind_id(d->gpu, 5, span->gpu_stream);
+  if (span->correlation != 0)
+    sqlite3_bind_int64(d->gpu, 6, (sqlite3_int64)span->correlation);
+  else
+    sqlite3_bind_null(d->gpu, 6);
+  step(d, d->gpu);
+}
+
 static void next_row(struct database *d)
 {
   while ((d->span = export_next(d->job)) != NULL && d->span->kind == OPGAP_SPAN_SAMPLE && !d->failed)
@@ -123,6 +150,12 @@ static void next_row(struct database *d)
   d->row++;
   if (d->span->kind == OPGAP_SPAN_KERNEL)
     put_shape(d, d->span);
+  if (d->span->correlation != 0 || d->span->device != OPGAP_NO_DEVICE)
+    put_gpu(d, d->span);
+  if (d->span->unfinished) {
+    sqlite3_bind_int64(d->unfinished, 1, (sqlite3_int64)d->row);
+    step(d, d->unfinished);
+  }
 }
 
 /* ---- the virtual table of spans ---- */
@@ -139,10 +172,8 @@ static int reader_connect(sqlite3 *db, void *context, int argc, const char *cons
                           char **error)
 {
   (void)argc, (void)argv, (void)error;
-  int result =
-      sqlite3_declare_vtab(db, "CREATE TABLE x (id, process, thread, kind, name, start_ns, duration_ns, depth, "
-                               "device, context, stream, correlation, bytes, path, address, status, "
-                               "unfinished)");
+  int result = sqlite3_declare_vtab(
+      db, "CREATE TABLE x (id, thread, kind, name, start_ns, duration_ns, depth, bytes, path, address, status)");
   struct reader *reader = opgap_xcalloc(1, sizeof *reader);
   reader->database = context;
   *table = &reader->base;
@@ -199,12 +230,6 @@ static int reader_eof(sqlite3_vtab_cursor *cursor)
   return database_of(cursor)->span == NULL;
 }
 
-static void result_id(sqlite3_context *context, uint32_t id)
-{
-  if (id != OPGAP_NO_DEVICE)
-    sqlite3_result_int64(context, id);
-}
-
 /* What is not known stays NULL. */
 static int reader_column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int column)
 {
@@ -215,56 +240,37 @@ static int reader_column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, 
     sqlite3_result_int64(context, (sqlite3_int64)d->row);
     break;
   case 1:
-    sqlite3_result_int64(context, span->process);
+    sqlite3_result_int64(context, thread_id(d, span));
     break;
   case 2:
-    sqlite3_result_int64(context, span->stream);
-    break;
-  case 3:
     sqlite3_result_int(context, span->kind);
     break;
-  case 4:
+  case 3:
     sqlite3_result_int64(context, span->name);
     break;
-  case 5:
+  case 4:
     sqlite3_result_int64(context, (sqlite3_int64)span->start_ns);
     break;
-  case 6:
+  case 5:
     sqlite3_result_int64(context, (sqlite3_int64)(span->end_ns - span->start_ns));
     break;
-  case 7:
+  case 6:
     sqlite3_result_int(context, span->depth);
     break;
-  case 8:
-    result_id(context, span->device);
-    break;
-  case 9:
-    result_id(context, span->context);
-    break;
-  case 10:
-    result_id(context, span->gpu_stream);
-    break;
-  case 11:
-    if (span->correlation != 0)
-      sqlite3_result_int64(context, (sqlite3_int64)span->correlation);
-    break;
-  case 12:
+  case 7:
     if (span->bytes != OPGAP_UNKNOWN)
       sqlite3_result_int64(context, (sqlite3_int64)span->bytes);
     break;
-  case 13:
+  case 8:
     if (span->path != NULL)
       sqlite3_result_int64(context, span->path_name);
     break;
-  case 14:
+  case 9:
     if (span->address != 0)
       sqlite3_result_int64(context, (sqlite3_int64)span->address);
     break;
-  case 15:
-    sqlite3_result_int64(context, span->record->status);
-    break;
   default:
-    sqlite3_result_int(context, span->unfinished);
+    sqlite3_result_int64(context, span->record->status);
   }
   return SQLITE_OK;
 }
@@ -292,10 +298,14 @@ static void put_spans(struct database *d)
   if (!d->failed && sqlite3_create_module(d->db, "trace_spans", &reader_module, d) != SQLITE_OK)
     fail(d);
   d->shape = prepare(d, "INSERT INTO kernel_shapes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-  d->sample = prepare(d, "INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?)");
+  d->sample = prepare(d, "INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?)");
+  d->gpu = prepare(d, "INSERT INTO gpu_work VALUES (?, ?, ?, ?, ?, ?)");
+  d->unfinished = prepare(d, "INSERT INTO unfinished VALUES (?)");
   run(d, "INSERT INTO span SELECT * FROM trace_spans");
   sqlite3_finalize(d->shape);
   sqlite3_finalize(d->sample);
+  sqlite3_finalize(d->gpu);
+  sqlite3_finalize(d->unfinished);
 }
 
 /* ---- the small tables ---- */
@@ -328,8 +338,8 @@ static void put_threads(struct database *d)
     const struct opgap_process_info *info = opgap_spans_process_info(d->job->spans, s->processes[i].index);
     for (unsigned k = 0; k < info->stream_count; k++) {
       const struct opgap_stream_info *stream = &info->streams[k];
-      sqlite3_bind_int64(statement, 1, s->processes[i].index);
-      sqlite3_bind_int64(statement, 2, k);
+      sqlite3_bind_int64(statement, 1, d->first_thread.at[s->processes[i].index] + k);
+      sqlite3_bind_int64(statement, 2, s->processes[i].index);
       sqlite3_bind_int(statement, 3, info->pid);
       if (stream->tid != 0)
         sqlite3_bind_int(statement, 4, stream->tid);
@@ -367,12 +377,22 @@ static void put_report(struct database *d)
 
 /* ---- the file ---- */
 
+static void number_threads(struct database *d)
+{
+  uint32_t next = 0;
+  for (unsigned i = 0; i < d->job->source->process_count; i++) {
+    *VEC_PUSH(&d->first_thread) = next;
+    next += opgap_spans_process_info(d->job->spans, i)->stream_count;
+  }
+}
+
 static bool write_database(struct database *d, const char *path)
 {
   if (sqlite3_open_v2(path, &d->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) != SQLITE_OK)
     fail(d);
   run(d, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;"
          "PRAGMA page_size = 65536; PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY;");
+  number_threads(d);
   run(d, "BEGIN");
   run(d, sqlite_tables);
   put_spans(d);
@@ -383,6 +403,7 @@ static bool write_database(struct database *d, const char *path)
   run(d, "COMMIT");
   if (sqlite3_close(d->db) != SQLITE_OK)
     fail(d);
+  VEC_FREE(&d->first_thread);
   return !d->failed;
 }
 
