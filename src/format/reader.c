@@ -53,6 +53,7 @@ struct process {
   char *path;
   uint8_t *bytes;       /* the mapped file */
   uint64_t size, sound; /* sound: up to the end of the last sound chunk */
+  uid_t owner;          /* of the file */
   uint8_t *older;       /* the part before it, mapped; NULL: none */
   uint64_t older_size;
   ino_t inode, older_inode;
@@ -356,12 +357,13 @@ static const char *info_of(const struct process *process, const char *key)
   return NULL;
 }
 
-/* A private mapping of the whole address range of the arena. */
+/* A private mapping of the whole address range of the arena.  A ring of another owner than the trace's is a fake. */
 static struct opgap_arena *map_ring(const struct process *process, int fd, size_t *mapped)
 {
   struct stat status;
   struct opgap_arena *arena = MAP_FAILED;
-  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= (off_t)OPGAP_ARENA_HEADER_BYTES) {
+  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == process->owner &&
+      status.st_size >= (off_t)OPGAP_ARENA_HEADER_BYTES) {
     *mapped = (size_t)status.st_size;
     arena = mmap(NULL, *mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
   }
@@ -541,6 +543,7 @@ static bool map_trace_file(struct process *process, char *error, size_t size)
     return false;
   }
   process->size = (uint64_t)status.st_size;
+  process->owner = status.st_uid;
   process->inode = status.st_ino;
   process->info.stored_bytes = process->size;
   if (process->size) {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -177,6 +178,17 @@ uint64_t opgap_pid_namespace(void)
   return inode;
 }
 
+uint64_t opgap_root_folder(void)
+{
+  struct stat status = {0};
+  int fd = open("/", O_PATH | O_CLOEXEC);
+  if (fd < 0)
+    return 0;
+  bool known = fstat(fd, &status) == 0;
+  close(fd);
+  return known ? (uint64_t)status.st_ino * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)status.st_dev : 0;
+}
+
 bool opgap_arena_alive(const struct opgap_arena *arena)
 {
   char path[64] = "/proc/", text[1024];
@@ -303,7 +315,14 @@ static int fold_arena(struct opgap_arena *arena, struct fold *fold, void *scratc
   return result;
 }
 
-static int recover_mapped(struct opgap_arena *arena, const char *ring_path)
+/* Anybody can lay a file into /dev/shm that names somebody else's trace, so the two must have the same owner. */
+static bool same_owner(int fd, uid_t owner)
+{
+  struct stat status;
+  return fstat(fd, &status) == 0 && status.st_uid == owner;
+}
+
+static int recover_mapped(struct opgap_arena *arena, const char *ring_path, uid_t owner)
 {
   uint32_t nobody = 0;
   int result = -1;
@@ -317,9 +336,10 @@ static int recover_mapped(struct opgap_arena *arena, const char *ring_path)
   if (fold && scratch) {
     fold->fd = open(arena->trace_file, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fold->fd >= 0) {
-      result = fold_arena(arena, fold, scratch);
+      if (same_owner(fold->fd, owner))
+        result = fold_arena(arena, fold, scratch);
       close(fold->fd);
-    } else if (errno == ENOENT) {
+    } else if (errno == ENOENT && arena->root_folder == opgap_root_folder()) {
       result = 0; /* the trace was deleted: nothing to fold into */
     }
   }
@@ -350,13 +370,15 @@ static struct opgap_arena *map_ring_fd(int fd, uint64_t *size)
   return arena;
 }
 
-/* Maps a ring file; its size or 0. */
-static struct opgap_arena *map_ring(const char *path, uint64_t *size)
+/* Maps a ring file: its size, and who owns it. */
+static struct opgap_arena *map_ring(const char *path, uint64_t *size, uid_t *owner)
 {
   int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0)
     return NULL;
-  struct opgap_arena *arena = map_ring_fd(fd, size);
+  struct stat status;
+  struct opgap_arena *arena = fstat(fd, &status) == 0 ? map_ring_fd(fd, size) : NULL;
+  *owner = status.st_uid;
   close(fd);
   return arena;
 }
@@ -364,10 +386,11 @@ static struct opgap_arena *map_ring(const char *path, uint64_t *size)
 int opgap_recover_ring(const char *ring_path)
 {
   uint64_t size;
-  struct opgap_arena *arena = map_ring(ring_path, &size);
+  uid_t owner;
+  struct opgap_arena *arena = map_ring(ring_path, &size, &owner);
   if (arena == NULL)
     return -1;
-  int result = recover_mapped(arena, ring_path);
+  int result = recover_mapped(arena, ring_path, owner);
   munmap(arena, size);
   return result;
 }
@@ -394,17 +417,19 @@ static int recover_orphan(const char *path, const char *folder, void *unused)
 {
   (void)unused;
   uint64_t size;
-  struct opgap_arena *arena = map_ring(path, &size);
+  uid_t owner;
+  struct opgap_arena *arena = map_ring(path, &size, &owner);
   if (arena == NULL)
     return 0;
   int result = -1;
-  if (has_trace_file(arena) && access(arena->trace_file, F_OK) != 0 && errno == ENOENT && !opgap_arena_alive(arena)) {
+  if (has_trace_file(arena) && arena->root_folder == opgap_root_folder() && access(arena->trace_file, F_OK) != 0 &&
+      errno == ENOENT && !opgap_arena_alive(arena)) {
     unlink(path);
     munmap(arena, size);
     return 0;
   }
   if (lies_in(arena, folder) && !opgap_arena_alive(arena))
-    result = recover_mapped(arena, path);
+    result = recover_mapped(arena, path, owner);
   munmap(arena, size);
   return result == 0;
 }

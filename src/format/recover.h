@@ -17,7 +17,8 @@
  * caller (exec).  0 or -1: left alone (not a ring, not ours, taken by another, trace not writable). */
 int opgap_recover_ring(const char *ring_path);
 
-/* Folds every orphan ring of a trace folder, and removes orphan rings whose trace is gone; returns how many it folded.
+/* Folds every orphan ring of a trace folder, and removes orphan rings whose trace is gone (judged
+ * under the same root folder only); returns how many it folded.
  * What cannot be written is left alone: opgap_trace_open reads such rings in memory. */
 int opgap_trace_recover(const char *trace);
 
@@ -31,6 +32,8 @@ int opgap_trace_each_ring(const char *trace, void (*visit)(void *context, struct
 bool opgap_arena_alive(const struct opgap_arena *arena);
 /* Inode of the caller's pid namespace, 0 when unknown. */
 uint64_t opgap_pid_namespace(void);
+/* Which folder "/" is for the caller (chroot, containers): a hash of its device and inode, 0 when unknown. */
+uint64_t opgap_root_folder(void);
 
 /* An anchor for draining an arena from outside: both clocks now on the boot of the arena, else its last anchor. */
 struct opgap_anchor opgap_recover_anchor(const struct opgap_arena *arena);

@@ -77,4 +77,8 @@ WRAP(int, pthread_mutex_lock, (pthread_mutex_t * mutex), (mutex))
 WRAP(int, pthread_mutex_unlock, (pthread_mutex_t * mutex), (mutex))
 WRAP(void *, dlopen, (const char *file, int mode), (file, mode))
 WRAP(int, dlclose, (void *handle), (handle))
-WRAP(int, dladdr, (const void *address, Dl_info *info), (address, info))
+int __wrap_dladdr(const void *address, Dl_info *info) OPGAP_HIDDEN;
+int __wrap_dladdr(const void *address, Dl_info *info)
+{
+  return OPGAP_BOUND(dladdr) ? opgap_real.dladdr(address, info) : 0; /* not -1: anything but 0 means found */
+}

@@ -504,6 +504,7 @@ static bool begin(struct opgap_state *state, bool forked)
   arena->pid = state->pid;
   arena->start_time = start_time;
   arena->pid_namespace = opgap_pid_namespace();
+  arena->root_folder = opgap_root_folder();
   arena->ticks_are_tsc = opgap_clock_tsc;
   memcpy(arena->boot_id, opgap_config.boot_id, sizeof arena->boot_id);
   arena->counter_count = opgap_config.counter_count;
