@@ -33,8 +33,8 @@ static inline uint64_t opgap_ticks(void)
   return opgap_clock_ns();
 }
 
-/* Decides between counter and clock: the counter must be invariant, and be the kernel's own clock source.
- * force_clock: take the clock. */
+/* Decides between counter and clock: the counter must be the kernel's own clock source, or invariant if it does not
+ * say. force_clock: take the clock. */
 void opgap_clock_select(bool force_clock);
 /* Takes both clocks together; the best of a few tries. */
 struct opgap_anchor opgap_clock_anchor(void);

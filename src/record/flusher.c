@@ -101,7 +101,7 @@ bool opgap_within_file_limit(uint64_t end)
 
 static int open_trace(void)
 {
-  int own = own_trace_fd();
+  int own = opgap_state->first_fd ? opgap_state->first_fd - 1 : own_trace_fd();
   return own >= 0
              ? own
              : (int)opgap_raw_open(opgap_state->arena->trace_file, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0);
@@ -109,7 +109,7 @@ static int open_trace(void)
 
 static void close_trace(int fd)
 {
-  if (fd != own_trace_fd())
+  if (fd != own_trace_fd() && fd != opgap_state->first_fd - 1)
     opgap_raw_close(fd);
 }
 

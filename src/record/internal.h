@@ -31,6 +31,7 @@ struct opgap_config {
   unsigned alloc_end, free_end;
   char folder[1024]; /* absolute */
   char host[65], boot_id[40], kernel[65];
+  char cpu[52];       /* "" but in the trace's first process and its forked children */
   char *stack_top;    /* an address near the bottom of the main thread's stack */
   uint32_t groups;    /* what opgap_active is while recording */
   int32_t loader_pid; /* of the process that loaded the tracer; others are forked from it */
@@ -52,6 +53,7 @@ struct opgap_state {
   uint32_t part; /* parts begun after the first (keep.h) */
   int part_file; /* descriptor + 1 of a part that is being begun, 0: none */
   bool file_created;
+  int first_fd;        /* + 1: of the trace while its head is written, within one hook; 0: none */
   bool write_failed;   /* writing has stopped for good: what is in the rings stays there until the end */
   bool discard;        /* the sink counts what could not be written */
   bool last_words;     /* the END chunk may use the room kept for it */

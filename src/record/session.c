@@ -376,14 +376,7 @@ static void pair_machine(struct pairs *pairs)
     cores += (unsigned)__builtin_popcountll(mask[i]);
   pair_number(pairs, "cores", cores);
   pair(pairs, "kernel", opgap_config.kernel);
-#if defined(__x86_64__)
-  unsigned brand[13] = {0};
-  for (unsigned i = 0; i < 3; i++)
-    __asm__("cpuid"
-            : "=a"(brand[i * 4]), "=b"(brand[i * 4 + 1]), "=c"(brand[i * 4 + 2]), "=d"(brand[i * 4 + 3])
-            : "a"(0x80000002u + i), "c"(0));
-  pair(pairs, "cpu", (const char *)brand);
-#endif
+  pair(pairs, "cpu", opgap_config.cpu);
   pair(pairs, "clock", opgap_clock_tsc ? "tsc" : "monotonic");
 }
 
@@ -442,9 +435,9 @@ static bool create_trace_file(struct opgap_arena *arena)
       opgap_text_number(&text, image, 10);
     }
     opgap_text_string(&text, ".opgt");
-    long fd = opgap_raw_open(arena->trace_file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    long fd = opgap_raw_open(arena->trace_file, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0) {
-      opgap_raw_close((int)fd);
+      opgap_state->first_fd = (int)fd + 1;
       opgap_state->file_created = true;
       return true;
     }
@@ -511,10 +504,13 @@ static bool begin(struct opgap_state *state, bool forked)
   memcpy(arena->counter_events, opgap_config.counter_events, opgap_config.counter_count * sizeof(uint16_t));
   arena->first_anchor = arena->last_anchor = opgap_clock_anchor();
   opgap_control_offer();
-  if (!create_trace_file(arena) || !start_consumer(state))
+  if (!start_consumer(state) || !create_trace_file(arena))
     return false;
   size_t bytes = describe(description, sizeof description, ppid, forked);
-  if (opgap_consumer_begin(state->consumer, description, bytes) < 0)
+  int error = opgap_consumer_begin(state->consumer, description, bytes);
+  opgap_raw_close(state->first_fd - 1);
+  state->first_fd = 0;
+  if (error < 0)
     return false;
   opgap_keep_begin(description, bytes);
   opgap_control_attach();
@@ -588,6 +584,19 @@ static void find_host(void)
   size_t n = opgap_raw_slurp("/proc/sys/kernel/random/boot_id", opgap_config.boot_id, sizeof opgap_config.boot_id);
   while (n > 0 && opgap_config.boot_id[n - 1] == '\n')
     opgap_config.boot_id[--n] = 0;
+}
+
+/* Once a trace: cpuid leaves a virtual machine, for some ten microseconds each time. */
+static void find_cpu(void)
+{
+#if defined(__x86_64__)
+  unsigned brand[sizeof opgap_config.cpu / sizeof(unsigned)] = {0};
+  for (unsigned i = 0; i < 3; i++)
+    __asm__("cpuid"
+            : "=a"(brand[i * 4]), "=b"(brand[i * 4 + 1]), "=c"(brand[i * 4 + 2]), "=d"(brand[i * 4 + 3])
+            : "a"(0x80000002u + i), "c"(0));
+  memcpy(opgap_config.cpu, brand, sizeof brand);
+#endif
 }
 
 static bool absolute(char *out, size_t size, const char *path)
@@ -711,6 +720,8 @@ void opgap_session_start(const struct opgap_event *hook_events, unsigned hook_co
     opgap_clock_select(clock && strcmp(clock, "monotonic") == 0);
     find_host();
     on = find_folder(&first);
+    if (on && first)
+      find_cpu();
   }
   opgap_config.loader_pid = opgap_raw_getpid();
   bool waits = on && !first && can_wait();
