@@ -22,14 +22,20 @@ const char *opgap_change_verdict_name(enum opgap_change_verdict verdict)
   return names[verdict];
 }
 
+/* The nearest integer; a baseline file may hold any number. */
+static uint64_t whole(double value)
+{
+  return value < 0 ? 0 : value < 0x1p63 ? (uint64_t)(value + 0.5) : UINT64_C(1) << 63;
+}
+
 void opgap_unit_text(char *text, size_t size, enum opgap_unit unit, double value)
 {
   if (!isfinite(value))
     snprintf(text, size, "-");
   else if (unit == OPGAP_UNIT_NS)
-    text_time(text, size, (uint64_t)(value + 0.5));
+    text_time(text, size, whole(value));
   else if (unit == OPGAP_UNIT_BYTES)
-    text_bytes(text, size, (uint64_t)(value + 0.5));
+    text_bytes(text, size, whole(value));
   else if (unit == OPGAP_UNIT_SHARE)
     snprintf(text, size, "%.1f%%", value * 100);
   else if (value == floor(value))

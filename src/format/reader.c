@@ -447,6 +447,11 @@ static void fill_info(struct opgap_trace *trace, struct process *process)
   uint64_t told = (uint64_t)info_number(process, "lost_records", 0);
   if (told > info->lost_records)
     info->lost_records = told;
+  int64_t threads = info_number(process, "lost_threads", 0);
+  if (threads > 0) {
+    info->complete = false;
+    add_damage(trace, "%s: %lld threads found no room and were not recorded", process->path, (long long)threads);
+  }
   if ((text = info_of(process, "stopped")) != NULL) {
     info->complete = false;
     add_damage(trace, "%s: recording stopped early: %s", process->path, text);

@@ -25,7 +25,7 @@
 #define FIRST_SLOTS 4u
 #define NAMES_FIRST (64u * 1024u)
 #define NAMES_BYTES (8u * 1024u * 1024u)
-#define SLOT_LIMIT 1024u
+#define SLOT_LIMIT 4096u
 /* not in every libc header */
 #define WIPE_ON_FORK 18   /* MADV_WIPEONFORK */
 #define POPULATE_WRITE 23 /* MADV_POPULATE_WRITE */

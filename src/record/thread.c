@@ -31,6 +31,8 @@ static void end_predecessor(struct opgap_arena *arena, int tid)
 static bool take_free(struct opgap_arena *arena, uint32_t index)
 {
   uint32_t free_state = OPGAP_SLOT_FREE;
+  if (atomic_load_explicit(&opgap_arena_slot(arena, index)->state, memory_order_relaxed) != free_state)
+    return false; /* a program with many threads looks at many */
   return atomic_compare_exchange_strong_explicit(&opgap_arena_slot(arena, index)->state, &free_state, OPGAP_SLOT_TAKEN,
                                                  memory_order_acquire, memory_order_relaxed); /* D */
 }
