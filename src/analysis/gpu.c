@@ -30,9 +30,11 @@ enum api_kind { API_OTHER, API_SYNCHRONISES, API_ALLOCATES };
 struct launch {
   uint64_t start, end, correlation, gpu_ns;
   uint64_t first_start, copy_ns, copy_bytes; /* of what it started on a device */
+  uint64_t gap_ns;                           /* of the gaps of devices that it ended */
   uint32_t kernels, longest_ns;
   uint32_t process, thread; /* thread: as CUPTI names it */
   uint32_t name, op;        /* of the call; the innermost op around it */
+  uint32_t source;          /* where the innermost op with a source line was called: gid, 0 none */
   uint8_t kind;             /* enum api_kind */
   bool taken;               /* an op has it as its own */
   bool pageable_async;
@@ -161,6 +163,8 @@ static void launch_settle(struct analysis *a, const struct launch *l)
                           .copy_bytes = l->copy_bytes,
                           .name = l->name,
                           .op = l->op,
+                          .source = l->source,
+                          .gap_ns = l->gap_ns,
                           .pageable_async = l->pageable_async};
   gpu_tables_call(a, a->gpu->tables, &call);
 }
@@ -293,6 +297,8 @@ void gpu_op(struct analysis *a, struct thread *t, const struct opgap_record *r, 
       *self_ns += l->gpu_ns;
       l->op = analysis_gid(a, t->process, r->field[0]);
     }
+    if (l->source == 0 && r->field[5] != 0) /* inner ops end first */
+      l->source = analysis_gid(a, t->process, r->field[5]);
     l->taken = true;
   }
   if (r->depth == 0) /* no later op can contain these */
@@ -378,7 +384,7 @@ static void sum_exposed(struct device *d)
 static void add_gap(struct analysis *a, struct device *d, const struct activity *activity)
 {
   uint32_t serial;
-  const struct launch *l = launch_find(a->gpu, activity->process, activity->correlation, &serial);
+  struct launch *l = launch_find(a->gpu, activity->process, activity->correlation, &serial);
   uint64_t ns = activity->start - d->busy_end;
   bool launched = l != NULL && l->start != 0;
   if (launched && l->start > d->busy_end)
@@ -389,7 +395,10 @@ static void add_gap(struct analysis *a, struct device *d, const struct activity 
     d->other_wait += ns;
   if (!analysis_in_window(a, activity->start))
     return;
-  gpu_tables_gap(a->gpu->tables, ns);
+  if (launched && gpu_tables_is_long(ns))
+    l->gap_ns += ns;
+  else
+    gpu_tables_gap(a->gpu->tables, ns);
   if (ns < a->options.gpu_min_gap_ns)
     return;
   struct gap gap = {.start = d->busy_end,

@@ -27,11 +27,11 @@ struct gpu_tables {
   struct opgap_sum_launches launches;
   struct {
     uint64_t count, ns, bytes;
-    uint32_t op;
+    uint32_t op, source;
     enum opgap_gpu_finding kind;
   } * findings;
   size_t finding_count, finding_room;
-  struct opgap_map finding_index; /* (kind, op) */
+  struct opgap_map finding_index; /* (kind and op, source) */
 };
 
 struct gpu_tables *gpu_tables_new(void)
@@ -117,14 +117,21 @@ void gpu_tables_copy(struct gpu_tables *t, const struct opgap_record *r)
 
 /* ---- calls ---- */
 
-static void find(struct gpu_tables *t, enum opgap_gpu_finding kind, uint32_t op, uint64_t ns, uint64_t bytes)
+/* Where a finding was made: an innermost op or range and a source line, each 0 when not known. */
+struct place {
+  uint32_t op, source;
+};
+static const struct place nowhere = {0, 0};
+
+static void find(struct gpu_tables *t, enum opgap_gpu_finding kind, struct place place, uint64_t ns, uint64_t bytes)
 {
-  uint32_t *index = opgap_map_put(&t->finding_index, kind, op);
+  uint32_t *index = opgap_map_put(&t->finding_index, (uint64_t)kind << 32 | place.op, place.source);
   if (*index == 0) {
     t->findings = opgap_vec_grow(t->findings, t->finding_count, &t->finding_room, sizeof *t->findings);
     memset(&t->findings[t->finding_count], 0, sizeof *t->findings);
     t->findings[t->finding_count].kind = kind;
-    t->findings[t->finding_count].op = op;
+    t->findings[t->finding_count].op = place.op;
+    t->findings[t->finding_count].source = place.source;
     *index = (uint32_t)++t->finding_count;
   }
   t->findings[*index - 1].count++;
@@ -135,14 +142,15 @@ static void find(struct gpu_tables *t, enum opgap_gpu_finding kind, uint32_t op,
 static void add_blocking(struct gpu_tables *t, const char *name, const struct gpu_call *call)
 {
   uint64_t ns = call->end - call->start;
+  struct place place = {call->op, call->source};
   if (strstr(name, "Async") != NULL)
     return;
   if (strstr(name, "Memcpy") != NULL)
-    find(t, OPGAP_FINDING_MEMCPY_SYNC, call->op, ns, call->copy_bytes);
+    find(t, OPGAP_FINDING_MEMCPY_SYNC, place, ns, call->copy_bytes);
   else if (strstr(name, "Memset") != NULL)
-    find(t, OPGAP_FINDING_MEMSET_SYNC, call->op, ns, 0);
+    find(t, OPGAP_FINDING_MEMSET_SYNC, place, ns, 0);
   else if (strstr(name, "Synchronize") != NULL)
-    find(t, OPGAP_FINDING_API_SYNC, call->op, ns, 0);
+    find(t, OPGAP_FINDING_API_SYNC, place, ns, 0);
 }
 
 void gpu_tables_call(struct analysis *a, struct gpu_tables *t, const struct gpu_call *call)
@@ -151,7 +159,9 @@ void gpu_tables_call(struct analysis *a, struct gpu_tables *t, const struct gpu_
   uint64_t ns = call->end - call->start;
   add_blocking(t, analysis_text(a, call->name), call);
   if (call->pageable_async)
-    find(t, OPGAP_FINDING_MEMCPY_ASYNC, call->op, call->copy_ns, call->copy_bytes);
+    find(t, OPGAP_FINDING_MEMCPY_ASYNC, (struct place){call->op, call->source}, call->copy_ns, call->copy_bytes);
+  if (call->gap_ns > 0)
+    find(t, OPGAP_FINDING_GAPS, (struct place){call->op, call->source}, call->gap_ns, 0);
   if (call->kernels == 0)
     return;
   l->calls++;
@@ -195,10 +205,15 @@ void gpu_tables_busy(struct gpu_tables *t, size_t device, uint64_t start, uint64
   }
 }
 
+bool gpu_tables_is_long(uint64_t ns)
+{
+  return ns >= LONG_GAP_NS;
+}
+
 void gpu_tables_gap(struct gpu_tables *t, uint64_t ns)
 {
-  if (ns >= LONG_GAP_NS)
-    find(t, OPGAP_FINDING_GAPS, 0, ns, 0);
+  if (gpu_tables_is_long(ns))
+    find(t, OPGAP_FINDING_GAPS, nowhere, ns, 0);
 }
 
 /* Shares the bins out among the chunks; a bin on a border goes to both in proportion. */
@@ -223,7 +238,7 @@ static void find_low_use(struct gpu_tables *t, const struct opgap_sum_gpu_use *u
 {
   for (unsigned c = 0; c < OPGAP_GPU_CHUNKS; c++)
     if (use->share[c] < LOW_USE)
-      find(t, OPGAP_FINDING_TIME_UTIL, 0, use->chunk_ns, 0);
+      find(t, OPGAP_FINDING_TIME_UTIL, nowhere, use->chunk_ns, 0);
 }
 
 /* ---- into the summary ---- */
@@ -264,7 +279,10 @@ static int findings_by_kind(const void *left, const void *right)
   const struct opgap_sum_finding *l = left, *r = right;
   if (l->finding != r->finding)
     return (int)l->finding - (int)r->finding;
-  return l->ns != r->ns ? (l->ns < r->ns ? 1 : -1) : strcmp(l->op, r->op);
+  if (l->ns != r->ns)
+    return l->ns < r->ns ? 1 : -1;
+  int order = strcmp(l->op, r->op);
+  return order != 0 ? order : strcmp(l->source_location, r->source_location);
 }
 
 static void *take(struct analysis *a, const void *rows, size_t count, size_t size)
@@ -302,7 +320,11 @@ void gpu_tables_finish(struct analysis *a, struct gpu_tables *t, const uint32_t 
   s->finding_count = t->finding_count;
   s->findings = opgap_pool_alloc(a->pool, t->finding_count * sizeof *s->findings);
   for (size_t i = 0; i < t->finding_count; i++)
-    s->findings[i] = (struct opgap_sum_finding){t->findings[i].kind, analysis_text(a, t->findings[i].op),
-                                                t->findings[i].count, t->findings[i].ns, t->findings[i].bytes};
+    s->findings[i] = (struct opgap_sum_finding){.finding = t->findings[i].kind,
+                                                .op = analysis_text(a, t->findings[i].op),
+                                                .source_location = analysis_text(a, t->findings[i].source),
+                                                .count = t->findings[i].count,
+                                                .ns = t->findings[i].ns,
+                                                .bytes = t->findings[i].bytes};
   qsort(s->findings, s->finding_count, sizeof *s->findings, findings_by_kind);
 }

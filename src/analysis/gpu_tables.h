@@ -19,7 +19,9 @@ struct gpu_call {
   uint64_t first_start; /* of what it started on a device; 0: nothing */
   uint64_t kernels, short_kernels;
   uint64_t copy_ns, copy_bytes;
+  uint64_t gap_ns;     /* of the long gaps that it ended */
   uint32_t name, op;   /* gids; op: the innermost op or range around it, 0: none */
+  uint32_t source;     /* gid: "FILE:LINE FUNCTION", 0: not recorded */
   bool pageable_async; /* an asynchronous copy from or to pageable memory */
 };
 
@@ -30,6 +32,8 @@ void gpu_tables_copy(struct gpu_tables *t, const struct opgap_record *r);
 void gpu_tables_call(struct analysis *a, struct gpu_tables *t, const struct gpu_call *call);
 /* The device was busy in [start, end): disjoint, ascending. */
 void gpu_tables_busy(struct gpu_tables *t, size_t device, uint64_t start, uint64_t end);
+/* A gap of the length that nsys reports; one that no known call ended. */
+bool gpu_tables_is_long(uint64_t ns);
 void gpu_tables_gap(struct gpu_tables *t, uint64_t ns);
 /* device_ids: by index. */
 void gpu_tables_finish(struct analysis *a, struct gpu_tables *t, const uint32_t *device_ids);

@@ -315,7 +315,7 @@ struct opgap_sum_gpu_use {
   uint64_t chunk_ns;
   double share[OPGAP_GPU_CHUNKS]; /* busy share of each thirtieth of its first start to its last end */
 };
-/* Nsight Systems' rules, by its names (gpu_tables.h). */
+/* Nsight Systems' rules, by its names (gpu_tables.h).  Key: rule, op, source location. */
 enum opgap_gpu_finding {
   OPGAP_FINDING_MEMCPY_ASYNC,
   OPGAP_FINDING_MEMCPY_SYNC,
@@ -329,7 +329,8 @@ const char *opgap_gpu_finding_name(enum opgap_gpu_finding finding); /* "cuda_mem
 const char *opgap_gpu_finding_text(enum opgap_gpu_finding finding); /* what it means and what helps */
 struct opgap_sum_finding {
   enum opgap_gpu_finding finding;
-  const char *op; /* innermost op or range around the calls; "" none */
+  const char *op;              /* innermost op or range around the calls; "" none */
+  const char *source_location; /* "FILE:LINE FUNCTION" of the program that called it; "": not recorded */
   uint64_t count, ns, bytes;
 };
 struct opgap_sum_gpu_tables {

@@ -129,11 +129,14 @@ size_t section_copies(struct table *table, const struct opgap_summary *s, const 
 size_t section_findings(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"Rule", true, 28, 0}, {"In", true, 40, 1},    {"Times", false, 0, 0},
-      {"Time", false, 0, 0}, {"Bytes", false, 0, 2}, {"Meaning", true, 90, 3},
+      {"Rule", true, 28, 0},  {"In", true, 40, 1},      {"Times", false, 0, 0},           {"Time", false, 0, 0},
+      {"Bytes", false, 0, 2}, {"Meaning", true, 90, 3}, {"Source Location", true, 80, 0},
   };
   const struct opgap_sum_gpu_tables *t = &s->gpu_tables;
-  table_begin(table, columns, sizeof columns / sizeof *columns);
+  bool sources = false;
+  for (size_t i = 0; i < t->finding_count; i++)
+    sources = sources || t->findings[i].source_location[0] != '\0';
+  table_begin(table, columns, sizeof columns / sizeof *columns - !sources);
   for (size_t i = 0; i < shown(t->finding_count, o); i++) {
     const struct opgap_sum_finding *f = &t->findings[i];
     table_cell(table, opgap_gpu_finding_name(f->finding));
@@ -142,6 +145,8 @@ size_t section_findings(struct table *table, const struct opgap_summary *s, cons
     table_time(table, f->ns, false);
     table_bytes(table, f->bytes);
     table_cell(table, opgap_gpu_finding_text(f->finding));
+    if (sources)
+      table_cell(table, f->source_location);
   }
   return t->finding_count - shown(t->finding_count, o);
 }

@@ -445,6 +445,7 @@ static json_t *finding_json(const struct opgap_sum_finding *f)
   json_t *j = json_object();
   PUT(j, "rule", string(opgap_gpu_finding_name(f->finding)));
   PUT(j, "op", string(f->op));
+  PUT(j, "source_location", f->source_location[0] ? string(f->source_location) : json_null());
   PUT(j, "count", number(f->count));
   PUT(j, "time_ns", number(f->ns));
   PUT(j, "bytes", number(f->bytes));

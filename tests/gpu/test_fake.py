@@ -3,6 +3,8 @@
 
     test_fake.py LIBOPGAP FAKES TRACE_DUMP OPGAP [CASE]        without CASE: all of them
 
+OPGAP_TEST_PYTHON: an interpreter with torch, for the case "where".
+
 LIBOPGAP: libopgap.so; FAKES: folder of the built fakes; TRACE_DUMP: the record printer; OPGAP: the command.  Exit
 status 1: a case failed.
 """
@@ -428,6 +430,30 @@ def case_state():
         run = scenario("sleep", 30, 10000, **setting)
         expect(len(run.of("gpu state")), 0, "samples with %s" % setting)
         expect([g["state"] for g in run.report["gpu"]], [None] * len(run.report["gpu"]), "state with %s" % setting)
+
+
+def case_where():
+    """Nsight Systems' rules name the op and the Python line that made the calls."""
+    python, script = os.environ.get("OPGAP_TEST_PYTHON", ""), os.path.join(os.path.dirname(__file__), "where.py")
+    probe = subprocess.run([python or "false", "-c", "import torch; print(torch.version.cuda)"], capture_output=True,
+                           text=True)
+    if probe.returncode != 0 or probe.stdout.strip() != "None":
+        print("skipped: " + ("no Python with torch" if probe.returncode != 0 else
+                             "this torch brings the real CUPTI, which does not work with the fake driver"))
+        sys.exit(77)
+    with open(script) as file:
+        lines = {line.split("# line: ")[1].strip(): number for number, line in enumerate(file, 1) if "# line: " in line}
+    run = Run([python, script], OPGAP_STACKS="python")
+    found = {(f["rule"], f["op"]): (f["count"], f["source_location"]) for f in run.report["gpu_findings"]}
+    for rule, op, count, line, function in (("cuda_memcpy_async", "upload", 3, "upload", "upload"),
+                                            ("cuda_memcpy_sync", "download", 3, "download", "download"),
+                                            ("cuda_memset_sync", "clear", 3, "clear", "clear"),
+                                            ("cuda_api_sync", "wait", 3, "wait", "step"),
+                                            ("gpu_gaps", "after the gap", 1, "gap", "<module>")):
+        seen = found.get((rule, op), (0, None))
+        expect(seen, (count, "%s:%d %s" % (script, lines[line], function)), "%s in %s" % (rule, op))
+    plain = Run([python, script])
+    expect({f["source_location"] for f in plain.report["gpu_findings"]}, {None}, "lines that nobody asked for")
 
 
 def case_overhead():

@@ -441,8 +441,8 @@ static struct opgap_summary wide_summary(void)
                                            .grid = {65535, 1024, 64},
                                            .block = {1024, 1, 1}};
   static struct opgap_sum_copy copy = {"HtoD", "pageable", "device array", true, 123456789, 123456789012, 123456789012};
-  static struct opgap_sum_finding finding = {OPGAP_FINDING_MEMCPY_ASYNC, "Optimizer.step#SomeOptimizer.step", 123456789,
-                                             123456789012, 123456789012};
+  static struct opgap_sum_finding finding = {
+      OPGAP_FINDING_MEMCPY_ASYNC, "Optimizer.step#SomeOptimizer.step", "", 123456789, 123456789012, 123456789012};
   return (struct opgap_summary){.path = "trace.opgap",
                                 .process_filter = "",
                                 .complete = true,
