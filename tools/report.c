@@ -7,16 +7,17 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "analysis/analysis.h"
 #include "output/output.h"
 #include "opgap.h"
-#include "format/recover.h"
+#include "parts.h"
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_MARKDOWN, FORMAT_COUNT };
 static const char *const formats[FORMAT_COUNT] = {"text", "json", "csv", "markdown"};
 
 struct request {
-  const char *trace;
+  const char *const *paths; /* traces and summaries */
+  size_t path_count;
+  const char *summary_out;
   enum format format;
   enum opgap_csv_table table;
   bool limit_given;
@@ -26,10 +27,11 @@ struct request {
 
 static void help(void)
 {
-  puts("Usage: opgap report [options] [TRACE]\n"
+  puts("Usage: opgap report [options] [TRACE or SUMMARY]...\n"
        "\n"
        "Prints hot ops, idle gaps and their causes, files, memory, locks, steps and a verdict.\n"
        "TRACE is a folder NAME.opgap or one file of it; without it, the newest NAME.opgap of this folder.\n"
+       "Several traces, or summaries of them (--summary-out), are reported as one run, for example of several hosts.\n"
        "\n"
        "  --format FORMAT     text, json, csv or markdown (default: text)\n"
        "  --table TABLE       with csv: ops, calls, files, gaps, steps, processes or locks (default: ops)\n"
@@ -40,6 +42,7 @@ static void help(void)
        "  --steps A:B         only the time of steps A to B, counted from 0\n"
        "  --min-gap TIME      shortest GPU gap, for example 50us or 1ms (default: 20us)\n"
        "  --min-thread-gap TIME  shortest gap of a thread (default: 1ms)\n"
+       "  --summary-out FILE  write a summary instead of a report, for a later opgap report FILE...\n"
        "  --help              this text\n"
        "\n"
        "Exit status: 0 done; 2 wrong usage or unreadable trace; 4 printed, but bytes of the trace are damaged or "
@@ -55,6 +58,7 @@ enum {
   OPT_STEPS,
   OPT_MIN_GAP,
   OPT_MIN_THREAD_GAP,
+  OPT_SUMMARY_OUT,
   OPT_HELP
 };
 
@@ -66,6 +70,7 @@ static const struct option options[] = {{"format", required_argument, NULL, OPT_
                                         {"steps", required_argument, NULL, OPT_STEPS},
                                         {"min-gap", required_argument, NULL, OPT_MIN_GAP},
                                         {"min-thread-gap", required_argument, NULL, OPT_MIN_THREAD_GAP},
+                                        {"summary-out", required_argument, NULL, OPT_SUMMARY_OUT},
                                         {"help", no_argument, NULL, OPT_HELP},
                                         {NULL, 0, NULL, 0}};
 
@@ -100,6 +105,9 @@ static int set_option(struct request *request, int option, const char *value)
     request->output.limit = number;
     request->limit_given = true;
     return 0;
+  case OPT_SUMMARY_OUT:
+    request->summary_out = value;
+    return 0;
   case OPT_PROCESS:
     request->analysis.process = value;
     return 0;
@@ -128,7 +136,7 @@ static int parse(int argc, char **argv, struct request *request)
   int option;
   optind = 0;
   opterr = 0;
-  while ((option = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
+  while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
     if (option == OPT_HELP || option == 'h') {
       help();
       return OPGAP_EXIT_DONE;
@@ -141,15 +149,8 @@ static int parse(int argc, char **argv, struct request *request)
     if (code != 0)
       return code;
   }
-  if (optind < argc)
-    request->trace = argv[optind++];
-  /* options may follow the trace */
-  if (optind < argc && argv[optind][0] == '-') {
-    argv[optind - 1] = argv[0];
-    return parse(argc - optind + 1, argv + optind - 1, request);
-  }
-  if (optind < argc)
-    return opgap_usage_error("report", "one trace at a time: %s is too many (opgap diff compares)", argv[optind]);
+  request->paths = (const char *const *)argv + optind;
+  request->path_count = (size_t)(argc - optind);
   return -1;
 }
 
@@ -197,44 +198,65 @@ static int print(const struct opgap_summary *summary, struct request *request)
   return summary->complete ? OPGAP_EXIT_DONE : OPGAP_EXIT_DAMAGED;
 }
 
-static int report(struct opgap_trace *trace, struct request *request)
+static int write_summary(const struct opgap_parts *parts, const char *path)
+{
+  FILE *file = fopen(path, "w");
+  bool good = file != NULL && opgap_parts_write(parts, file);
+  if (file != NULL)
+    good = fclose(file) == 0 && good;
+  if (!good)
+    return opgap_fail(OPGAP_EXIT_USAGE, "cannot write %s: %s", path, strerror(errno));
+  for (size_t i = 0; i < parts->v.count; i++)
+    if (!parts->v.at[i]->complete)
+      return OPGAP_EXIT_DAMAGED;
+  return OPGAP_EXIT_DONE;
+}
+
+static int report(struct request *request)
 {
   char error[1024] = "";
   struct opgap_progress progress;
-  struct opgap_source source = opgap_source_of_trace(trace, request->trace);
+  struct opgap_parts parts = {0};
   opgap_progress_begin(&progress, "reading the trace");
-  request->analysis.progress = opgap_progress_show;
-  request->analysis.progress_context = &progress;
-  struct opgap_summary *summary = opgap_analyse(&source, &request->analysis, error, sizeof error);
+  if (request->path_count == 1) {
+    request->analysis.progress = opgap_progress_show;
+    request->analysis.progress_context = &progress;
+  }
+  bool good = opgap_read_parts(request->paths, request->path_count, &request->analysis, &parts, error, sizeof error);
   opgap_progress_end(&progress);
-  if (summary == NULL)
+  if (!good)
     return opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
-  int code = print(summary, request);
-  opgap_summary_free(summary);
+  int code;
+  if (request->summary_out != NULL) {
+    code = write_summary(&parts, request->summary_out);
+  } else if (parts.v.count == 1) {
+    code = print(parts.v.at[0], request);
+  } else {
+    struct opgap_summary *whole = opgap_parts_merge(&parts);
+    code = print(whole, request);
+    opgap_summary_free(whole);
+  }
+  opgap_parts_free(&parts);
   return code;
 }
 
 int opgap_cmd_report(int argc, char **argv)
 {
   struct request request = {0};
-  char error[1024] = "", *newest = NULL;
+  char *newest = NULL;
   int code = parse(argc, argv, &request);
   if (code >= 0)
     return code;
-  if (request.trace == NULL)
-    request.trace = newest = opgap_newest_trace(".");
-  if (request.trace == NULL)
-    return opgap_fail(OPGAP_EXIT_USAGE,
-                      "there is no trace (NAME.opgap) in this folder: give its path, or make one with "
-                      "opgap record -- PROGRAM");
-  opgap_trace_recover(request.trace);
-  struct opgap_trace *trace = opgap_trace_open(request.trace, error, sizeof error);
-  if (trace == NULL) {
-    code = opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
-  } else {
-    code = report(trace, &request);
-    opgap_trace_close(trace);
+  if (request.path_count == 0) {
+    newest = opgap_newest_trace(".");
+    request.paths = (const char *const *)&newest;
+    request.path_count = 1;
+    if (newest == NULL)
+      return opgap_fail(OPGAP_EXIT_USAGE,
+                        "there is no trace (NAME.opgap) in this folder: give its path, or make one with "
+                        "opgap record -- PROGRAM");
   }
+  code = report(&request);
   free(newest);
   return code;
 }

@@ -792,6 +792,7 @@ static void finish_head(struct analysis *a)
 {
   struct opgap_summary *s = a->summary;
   s->path = opgap_pool_string(a->pool, a->source->path);
+  s->boot_id = opgap_pool_string(a->pool, a->processes[0].info->boot_id);
   s->complete = a->source->damage(a->source->context, 0) == NULL; /* a file that cannot be read at all, too */
   for (unsigned i = 0; i < a->process_count; i++) {
     const struct opgap_process_info *info = a->processes[i].info;

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "analysis/analysis.h"
+#include "analysis/json_text.h"
 #include "analysis/text.h"
 #include "format/recover.h"
 
@@ -23,17 +24,6 @@ static const char *const unit_names[] = {"ns", "bytes", "count", "share"};
 #define UNITS (sizeof unit_names / sizeof *unit_names)
 
 /* ---- writing ---- */
-
-static json_t *text_json(const char *bytes)
-{
-  json_t *plain = json_string(bytes);
-  if (plain != NULL)
-    return plain;
-  char *clean = text_clean(bytes); /* not UTF-8 */
-  plain = json_string(clean);
-  free(clean);
-  return plain;
-}
 
 static json_t *samples_json(const uint64_t *samples, size_t count)
 {
@@ -52,7 +42,7 @@ static json_t *figure_json(const struct opgap_figure *figure)
 {
   json_t *j = json_object();
   bool whole = figure->value == floor(figure->value) && fabs(figure->value) < (double)NUMBER_MOST;
-  json_object_set_new(j, "name", text_json(figure->name));
+  json_object_set_new(j, "name", opgap_json_text(figure->name));
   json_object_set_new(j, "unit", json_string(unit_names[figure->unit]));
   if (figure->counter)
     json_object_set_new(j, "counter", json_true());
@@ -64,7 +54,7 @@ static json_t *row_json(const struct opgap_row *row)
 {
   json_t *j = json_object();
   json_object_set_new(j, "kind", json_string(row->kind));
-  json_object_set_new(j, "name", text_json(row->name));
+  json_object_set_new(j, "name", opgap_json_text(row->name));
   json_object_set_new(j, "calls", json_integer((json_int_t)row->calls));
   for (int m = 0; m < OPGAP_METRIC_COUNT; m++)
     if (row->sum[m] > 0)
@@ -92,14 +82,14 @@ static bool write_run(const struct opgap_run *run, FILE *file, bool last)
   bool good = true;
   int metrics = 0, written = 0;
   fputs("  {\n", file);
-  good &= put(file, 3, "path", text_json(run->path), false);
+  good &= put(file, 3, "path", opgap_json_text(run->path), false);
   good &= put(file, 3, "steps_found", json_integer((json_int_t)run->steps_found), false);
   good &= put(file, 3, "skipped", json_integer((json_int_t)run->skipped), false);
   good &= put(file, 3, "steps", json_integer((json_int_t)run->steps), false);
   good &= put(file, 3, "typical_steps", json_integer((json_int_t)run->typical_steps), false);
   good &= put(file, 3, "lost_records", json_integer((json_int_t)run->lost_records), false);
   good &= put(file, 3, "invalid_records", json_integer((json_int_t)run->invalid_records), false);
-  good &= put(file, 3, "damage", run->damage ? text_json(run->damage) : json_null(), false);
+  good &= put(file, 3, "damage", run->damage ? opgap_json_text(run->damage) : json_null(), false);
   for (int m = 0; m < OPGAP_METRIC_COUNT; m++)
     metrics += run->samples[m] != NULL;
   fputs("   \"samples\": {\n", file);
@@ -126,14 +116,14 @@ bool opgap_baseline_write(const struct opgap_runs *runs, FILE *file)
   bool good = true;
   json_t *info = json_object();
   for (size_t i = 0; i < runs->info_count; i++)
-    json_object_set_new(info, runs->info_keys[i], text_json(runs->info_values[i]));
+    json_object_set_new(info, runs->info_keys[i], opgap_json_text(runs->info_values[i]));
   if (runs->row_count > 0) /* by name: a new op is one new line */
     qsort(runs->rows, runs->row_count, sizeof *runs->rows, by_name);
   fputs("{\n", file);
   good &= put(file, 1, "format", json_string(FORMAT_NAME), false);
   good &= put(file, 1, "schema", json_integer(OPGAP_BASELINE_SCHEMA), false);
-  good &= put(file, 1, "command", text_json(runs->command), false);
-  good &= put(file, 1, "step_source", text_json(runs->step_source), false);
+  good &= put(file, 1, "command", opgap_json_text(runs->command), false);
+  good &= put(file, 1, "step_source", opgap_json_text(runs->step_source), false);
   good &= put(file, 1, "machine", info, false);
   good &= put(file, 1, "rows_left_out", json_boolean(runs->rows_left_out), false);
   fputs(" \"runs\": [\n", file);

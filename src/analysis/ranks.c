@@ -419,6 +419,7 @@ void opgap_ranks_compare(struct opgap_sum_ranks *sum)
   struct comparing k = {.sum = sum};
   sum->straggler = SIZE_MAX;
   sum->straggler_part = sum->straggler_detail = "";
+  sum->collectives = sum->unmatched = 0;
   if (sum->count < 2)
     return;
   qsort(sum->rows, sum->count, sizeof *sum->rows, by_rank);

@@ -467,6 +467,7 @@ struct opgap_summary {
   uint64_t records, lost_records, invalid_records, stored_bytes;
   uint64_t start_ns;         /* CLOCK_MONOTONIC of time 0 of this summary */
   int64_t start_realtime_ns; /* the same moment, CLOCK_REALTIME */
+  const char *boot_id;       /* whose CLOCK_MONOTONIC it is */
   uint64_t duration_ns;
   const char *process_filter;              /* --process; "" when all processes are covered */
   bool trainers_left_out;                  /* there are trainers, none of them is covered */

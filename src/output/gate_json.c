@@ -2,33 +2,15 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "analysis/json_text.h"
 #include "output/gate.h"
 #include "output/table.h"
 
 #define PUT(object, key, value) json_object_set_new(object, key, value)
 
-static json_t *text_json(const char *bytes)
-{
-  json_t *plain = json_string(bytes);
-  if (plain != NULL)
-    return plain;
-  char *clean = text_clean(bytes); /* not UTF-8 */
-  plain = json_string(clean);
-  free(clean);
-  return plain;
-}
-
 static json_t *real(double value)
 {
   return isfinite(value) ? json_real(value) : json_null();
-}
-
-static json_t *texts(const char *const *lines, size_t count)
-{
-  json_t *array = json_array();
-  for (size_t i = 0; i < count; i++)
-    json_array_append_new(array, text_json(lines[i]));
-  return array;
 }
 
 static json_t *explanations(const struct opgap_change *change)
@@ -38,7 +20,7 @@ static json_t *explanations(const struct opgap_change *change)
     const struct opgap_explanation *e = &change->explanations[i];
     json_t *j = json_object();
     PUT(j, "kind", json_string(e->kind));
-    PUT(j, "name", text_json(e->name));
+    PUT(j, "name", opgap_json_text(e->name));
     PUT(j, "baseline", real(e->before));
     PUT(j, "now", real(e->now));
     PUT(j, "share", real(e->share));
@@ -51,7 +33,7 @@ static json_t *change_json(const struct opgap_change *change)
 {
   static const char *const units[] = {"ns", "bytes", "count", "share"};
   json_t *j = json_object();
-  PUT(j, "metric", text_json(change->name));
+  PUT(j, "metric", opgap_json_text(change->name));
   PUT(j, "unit", json_string(units[change->unit]));
   PUT(j, "per_step", json_boolean(change->per_step));
   PUT(j, "counter", json_boolean(change->counter));
@@ -65,7 +47,7 @@ static json_t *change_json(const struct opgap_change *change)
   PUT(j, "relative_limit", real(change->relative_limit));
   PUT(j, "absolute_limit", real(change->absolute_limit));
   PUT(j, "verdict", json_string(opgap_change_verdict_name(change->verdict)));
-  PUT(j, "reason", text_json(change->reason));
+  PUT(j, "reason", opgap_json_text(change->reason));
   PUT(j, "because", explanations(change));
   return j;
 }
@@ -73,9 +55,9 @@ static json_t *change_json(const struct opgap_change *change)
 static json_t *side_json(const struct opgap_runs *runs)
 {
   json_t *j = json_object();
-  PUT(j, "label", text_json(runs->label));
-  PUT(j, "command", text_json(runs->command));
-  PUT(j, "step_source", text_json(runs->step_source));
+  PUT(j, "label", opgap_json_text(runs->label));
+  PUT(j, "command", opgap_json_text(runs->command));
+  PUT(j, "step_source", opgap_json_text(runs->step_source));
   PUT(j, "runs", json_integer((json_int_t)runs->run_count));
   PUT(j, "steps", json_integer((json_int_t)runs->steps));
   return j;
@@ -86,14 +68,14 @@ bool opgap_gate_json(const struct opgap_comparison *c, const struct opgap_gate_o
   json_t *root = json_object(), *changes = json_array();
   PUT(root, "schema", json_integer(1));
   PUT(root, "verdict", json_string(opgap_change_verdict_name(c->verdict)));
-  PUT(root, "reasons", texts(c->reasons, c->reason_count));
-  PUT(root, "notes", texts(c->notes, c->note_count));
+  PUT(root, "reasons", opgap_json_texts(c->reasons, c->reason_count));
+  PUT(root, "notes", opgap_json_texts(c->notes, c->note_count));
   PUT(root, "baseline", side_json(c->before));
   PUT(root, "now", side_json(c->now));
   for (size_t i = 0; i < c->change_count; i++)
     json_array_append_new(changes, change_json(&c->changes[i]));
   PUT(root, "metrics", changes);
-  PUT(root, "update", options->update ? text_json(options->update) : json_null());
+  PUT(root, "update", options->update ? opgap_json_text(options->update) : json_null());
   char *text = json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
   json_decref(root);
   if (text == NULL)

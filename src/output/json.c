@@ -3,31 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/json_text.h"
 #include "output/output.h"
 #include "output/table.h"
-
-static json_t *string(const char *bytes)
-{
-  json_t *plain = json_string(bytes);
-  if (plain != NULL)
-    return plain;
-  char *clean = text_clean(bytes); /* not UTF-8 */
-  plain = json_string(clean);
-  free(clean);
-  return plain;
-}
 
 static json_t *number(uint64_t value)
 {
   return value == OPGAP_UNKNOWN ? json_null() : json_integer((json_int_t)value);
-}
-
-static json_t *strings(const char *const *texts, size_t count)
-{
-  json_t *array = json_array();
-  for (size_t i = 0; i < count; i++)
-    json_array_append_new(array, string(texts[i]));
-  return array;
 }
 
 static json_t *numbers(const uint64_t *values, size_t count)
@@ -54,8 +36,8 @@ static json_t *trace_json(const struct opgap_summary *s)
   PUT(overhead, "raw_bytes", number(s->overhead.raw_bytes));
   PUT(overhead, "stored_bytes", number(s->overhead.stored_bytes));
   for (size_t i = 0; i < s->info_count; i++)
-    PUT(info, s->info_keys[i], string(s->info_values[i]));
-  PUT(t, "path", string(s->path));
+    PUT(info, s->info_keys[i], opgap_json_text(s->info_values[i]));
+  PUT(t, "path", opgap_json_text(s->path));
   PUT(t, "complete", json_boolean(s->complete));
   PUT(t, "records", number(s->records));
   PUT(t, "lost_records", number(s->lost_records));
@@ -65,8 +47,8 @@ static json_t *trace_json(const struct opgap_summary *s)
   PUT(t, "duration_ns", number(s->duration_ns));
   PUT(t, "window_start_ns", number(s->window_start_ns));
   PUT(t, "window_end_ns", number(s->window_end_ns));
-  PUT(t, "damage", strings(s->damage, s->damage_count));
-  PUT(t, "notices", strings(s->notices, s->notice_count));
+  PUT(t, "damage", opgap_json_texts(s->damage, s->damage_count));
+  PUT(t, "notices", opgap_json_texts(s->notices, s->notice_count));
   PUT(t, "info", info);
   PUT(t, "overhead", overhead);
   return t;
@@ -77,15 +59,15 @@ static json_t *process_json(const struct opgap_sum_process *p)
   json_t *j = json_object();
   PUT(j, "pid", json_integer(p->pid));
   PUT(j, "ppid", json_integer(p->ppid));
-  PUT(j, "host", string(p->host));
+  PUT(j, "host", opgap_json_text(p->host));
   PUT(j, "rank", p->rank < 0 ? json_null() : json_integer(p->rank));
-  PUT(j, "role", string(p->role_label));
-  PUT(j, "role_kind", string(opgap_role_name(p->role)));
+  PUT(j, "role", opgap_json_text(p->role_label));
+  PUT(j, "role_kind", opgap_json_text(opgap_role_name(p->role)));
   PUT(j, "worker", p->worker < 0 ? json_null() : json_integer(p->worker));
-  PUT(j, "command", string(p->command));
+  PUT(j, "command", opgap_json_text(p->command));
   PUT(j, "start_ns", number(p->start_ns));
   PUT(j, "end_ns", number(p->end_ns));
-  PUT(j, "ended", string(p->ended));
+  PUT(j, "ended", opgap_json_text(p->ended));
   PUT(j, "exit_status", p->exit_status < 0 ? json_null() : json_integer(p->exit_status));
   PUT(j, "complete", json_boolean(p->complete));
   PUT(j, "kill_safe", json_boolean(p->kill_safe));
@@ -100,8 +82,8 @@ static json_t *process_json(const struct opgap_sum_process *p)
   PUT(j, "written_bytes", number(p->written_bytes));
   PUT(j, "allocations", number(p->allocations));
   PUT(j, "rss_bytes", number(p->rss_bytes));
-  PUT(j, "open_op", p->open_op[0] ? string(p->open_op) : json_null());
-  PUT(j, "open_call", p->open_call[0] ? string(p->open_call) : json_null());
+  PUT(j, "open_op", p->open_op[0] ? opgap_json_text(p->open_op) : json_null());
+  PUT(j, "open_call", p->open_call[0] ? opgap_json_text(p->open_call) : json_null());
   PUT(j, "open_ns", p->open_call[0] ? number(p->open_ns) : json_null());
   return j;
 }
@@ -112,8 +94,8 @@ static json_t *untraced_json(const struct opgap_summary *s)
   for (size_t i = 0; i < s->untraced_count; i++) {
     json_t *j = json_object();
     PUT(j, "pid", json_integer(s->untraced[i].pid));
-    PUT(j, "command", string(s->untraced[i].command));
-    PUT(j, "reason", string(s->untraced[i].reason));
+    PUT(j, "command", opgap_json_text(s->untraced[i].command));
+    PUT(j, "reason", opgap_json_text(s->untraced[i].reason));
     json_array_append_new(array, j);
   }
   return array;
@@ -122,9 +104,9 @@ static json_t *untraced_json(const struct opgap_summary *s)
 static json_t *op_json(const struct opgap_sum_op *op)
 {
   json_t *j = json_object();
-  PUT(j, "name", string(op->name));
-  PUT(j, "kind", string(opgap_op_kind_name(op->kind)));
-  PUT(j, "role", string(opgap_role_name(op->role)));
+  PUT(j, "name", opgap_json_text(op->name));
+  PUT(j, "kind", opgap_json_text(opgap_op_kind_name(op->kind)));
+  PUT(j, "role", opgap_json_text(opgap_role_name(op->role)));
   PUT(j, "calls", number(op->calls));
   PUT(j, "self_cpu_ns", number(op->self_cpu_ns));
   PUT(j, "total_cpu_ns", number(op->total_cpu_ns));
@@ -134,16 +116,16 @@ static json_t *op_json(const struct opgap_sum_op *op)
   PUT(j, "alloc_count", number(op->alloc_count));
   PUT(j, "alloc_bytes", number(op->alloc_bytes));
   PUT(j, "estimated", json_boolean(op->estimated));
-  PUT(j, "source_location", op->source_location[0] ? string(op->source_location) : json_null());
+  PUT(j, "source_location", op->source_location[0] ? opgap_json_text(op->source_location) : json_null());
   return j;
 }
 
 static json_t *call_json(const struct opgap_sum_call *call)
 {
   json_t *j = json_object();
-  PUT(j, "name", string(call->name));
-  PUT(j, "category", string(call->category));
-  PUT(j, "role", string(opgap_role_name(call->role)));
+  PUT(j, "name", opgap_json_text(call->name));
+  PUT(j, "category", opgap_json_text(call->category));
+  PUT(j, "role", opgap_json_text(opgap_role_name(call->role)));
   PUT(j, "calls", number(call->calls));
   PUT(j, "bytes", number(call->bytes));
   PUT(j, "failed", number(call->failed));
@@ -181,8 +163,8 @@ static json_t *memory_json(const struct opgap_summary *s)
 static json_t *file_json(const struct opgap_sum_file *file)
 {
   json_t *j = json_object();
-  PUT(j, "path", string(file->path));
-  PUT(j, "operation", string(file->operation));
+  PUT(j, "path", opgap_json_text(file->path));
+  PUT(j, "operation", opgap_json_text(file->operation));
   PUT(j, "calls", number(file->calls));
   PUT(j, "bytes", number(file->bytes));
   PUT(j, "time_ns", number(file->time_ns));
@@ -195,13 +177,13 @@ static json_t *lock_json(const struct opgap_sum_lock *lock)
 {
   json_t *j = json_object();
   PUT(j, "pid", json_integer(lock->pid));
-  PUT(j, "call", string(lock->call));
+  PUT(j, "call", opgap_json_text(lock->call));
   PUT(j, "object", number(lock->object));
   PUT(j, "waits", number(lock->waits));
   PUT(j, "wait_ns", number(lock->wait_ns));
   PUT(j, "longest_ns", number(lock->longest_ns));
   PUT(j, "threads", json_integer(lock->threads));
-  PUT(j, "held_by", lock->held_by[0] ? string(lock->held_by) : json_null());
+  PUT(j, "held_by", lock->held_by[0] ? opgap_json_text(lock->held_by) : json_null());
   return j;
 }
 
@@ -210,8 +192,8 @@ static json_t *thread_json(const struct opgap_sum_thread *t)
   json_t *j = json_object();
   PUT(j, "pid", json_integer(t->pid));
   PUT(j, "tid", json_integer(t->tid));
-  PUT(j, "name", string(t->name));
-  PUT(j, "process", string(t->process));
+  PUT(j, "name", opgap_json_text(t->name));
+  PUT(j, "process", opgap_json_text(t->process));
   PUT(j, "life_ns", number(t->life_ns));
   PUT(j, "sampled_ns", number(t->sampled_ns));
   PUT(j, "run_ns", number(t->run_ns));
@@ -266,7 +248,7 @@ static json_t *loader_json(const struct opgap_sum_loader *l)
 static json_t *steps_json(const struct opgap_sum_steps *steps)
 {
   json_t *j = json_object();
-  PUT(j, "source", string(steps->source));
+  PUT(j, "source", opgap_json_text(steps->source));
   PUT(j, "pid", steps->count ? json_integer(steps->pid) : json_null());
   PUT(j, "count", number(steps->count));
   PUT(j, "skipped", number(steps->skipped));
@@ -350,7 +332,7 @@ static json_t *gpu_state_json(const struct opgap_sum_gpu_state *s)
   PUT(j, "total_bytes", number(s->total_bytes));
   PUT(j, "held_down", number(s->braked));
   PUT(j, "held_down_by", brakes);
-  PUT(j, "driver", s->driver[0] ? string(s->driver) : json_null());
+  PUT(j, "driver", s->driver[0] ? opgap_json_text(s->driver) : json_null());
   return j;
 }
 
@@ -358,8 +340,8 @@ static json_t *gpu_json(const struct opgap_sum_gpu *g)
 {
   json_t *j = json_object();
   PUT(j, "device", json_integer(g->device));
-  PUT(j, "name", string(g->name));
-  PUT(j, "host", string(g->host));
+  PUT(j, "name", opgap_json_text(g->name));
+  PUT(j, "host", opgap_json_text(g->host));
   PUT(j, "busy_ns", number(g->busy_ns));
   PUT(j, "utilisation", g->utilisation < 0 ? json_null() : json_real(g->utilisation));
   PUT(j, "span_ns", number(g->span_ns));
@@ -388,7 +370,7 @@ static json_t *extents(const uint32_t extent[3])
 static json_t *kernel_json(const struct opgap_sum_kernel *k)
 {
   json_t *j = json_object();
-  PUT(j, "name", string(k->name));
+  PUT(j, "name", opgap_json_text(k->name));
   PUT(j, "calls", number(k->calls));
   PUT(j, "total_ns", number(k->total_ns));
   PUT(j, "min_ns", number(k->min_ns));
@@ -405,9 +387,9 @@ static json_t *kernel_json(const struct opgap_sum_kernel *k)
 static json_t *copy_json(const struct opgap_sum_copy *c)
 {
   json_t *j = json_object();
-  PUT(j, "direction", string(c->direction));
-  PUT(j, "source", string(c->source));
-  PUT(j, "target", string(c->target));
+  PUT(j, "direction", opgap_json_text(c->direction));
+  PUT(j, "source", opgap_json_text(c->source));
+  PUT(j, "target", opgap_json_text(c->target));
   PUT(j, "async", json_boolean(c->async));
   PUT(j, "calls", number(c->calls));
   PUT(j, "bytes", number(c->bytes));
@@ -443,9 +425,9 @@ static json_t *use_json(const struct opgap_sum_gpu_use *use)
 static json_t *finding_json(const struct opgap_sum_finding *f)
 {
   json_t *j = json_object();
-  PUT(j, "rule", string(opgap_gpu_finding_name(f->finding)));
-  PUT(j, "op", string(f->op));
-  PUT(j, "source_location", f->source_location[0] ? string(f->source_location) : json_null());
+  PUT(j, "rule", opgap_json_text(opgap_gpu_finding_name(f->finding)));
+  PUT(j, "op", opgap_json_text(f->op));
+  PUT(j, "source_location", f->source_location[0] ? opgap_json_text(f->source_location) : json_null());
   PUT(j, "count", number(f->count));
   PUT(j, "time_ns", number(f->ns));
   PUT(j, "bytes", number(f->bytes));
@@ -457,8 +439,8 @@ static json_t *causes_json(const struct opgap_sum_cause *causes, size_t count, b
   json_t *array = json_array();
   for (size_t i = 0; i < count; i++) {
     json_t *j = json_object();
-    PUT(j, "cause", string(opgap_cause_name(causes[i].cause)));
-    PUT(j, "detail", string(causes[i].detail));
+    PUT(j, "cause", opgap_json_text(opgap_cause_name(causes[i].cause)));
+    PUT(j, "detail", opgap_json_text(causes[i].detail));
     PUT(j, "ns", number(causes[i].ns));
     if (sums)
       PUT(j, "gaps", number(causes[i].count));
@@ -472,14 +454,14 @@ static json_t *thread_gap_json(const struct opgap_sum_thread_gap *gap)
   json_t *j = json_object();
   PUT(j, "pid", json_integer(gap->pid));
   PUT(j, "tid", json_integer(gap->tid));
-  PUT(j, "thread", string(gap->thread));
-  PUT(j, "process", string(gap->process));
+  PUT(j, "thread", opgap_json_text(gap->thread));
+  PUT(j, "process", opgap_json_text(gap->process));
   PUT(j, "start_ns", number(gap->start_ns));
   PUT(j, "duration_ns", number(gap->duration_ns));
-  PUT(j, "call", string(gap->call));
-  PUT(j, "op", gap->op[0] ? string(gap->op) : json_null());
-  PUT(j, "cause", string(gap->cause_count ? opgap_cause_name(gap->causes[0].cause) : "unknown"));
-  PUT(j, "detail", string(gap->cause_count ? gap->causes[0].detail : ""));
+  PUT(j, "call", opgap_json_text(gap->call));
+  PUT(j, "op", gap->op[0] ? opgap_json_text(gap->op) : json_null());
+  PUT(j, "cause", opgap_json_text(gap->cause_count ? opgap_cause_name(gap->causes[0].cause) : "unknown"));
+  PUT(j, "detail", opgap_json_text(gap->cause_count ? gap->causes[0].detail : ""));
   PUT(j, "causes", causes_json(gap->causes, gap->cause_count, false));
   return j;
 }
@@ -491,7 +473,7 @@ static json_t *gpu_gap_json(const struct opgap_sum_gpu_gap *gap)
   PUT(j, "pid", json_integer(gap->pid));
   PUT(j, "start_ns", number(gap->start_ns));
   PUT(j, "duration_ns", number(gap->duration_ns));
-  PUT(j, "next", string(gap->next));
+  PUT(j, "next", opgap_json_text(gap->next));
   PUT(j, "causes", causes_json(gap->causes, gap->cause_count, false));
   return j;
 }
@@ -531,19 +513,19 @@ static json_t *verdict_json(const struct opgap_sum_verdict *v)
   for (size_t i = 0; i < v->bottleneck_count; i++) {
     const struct opgap_sum_bottleneck *b = &v->bottlenecks[i];
     json_t *row = json_object();
-    PUT(row, "kind", string(b->kind));
-    PUT(row, "text", string(b->text));
-    PUT(row, "remedy", string(b->remedy));
+    PUT(row, "kind", opgap_json_text(b->kind));
+    PUT(row, "text", opgap_json_text(b->text));
+    PUT(row, "remedy", opgap_json_text(b->remedy));
     PUT(row, "ns", number(b->ns));
     PUT(row, "share", share_json(b->ns, v->step_ns));
     PUT(row, "at_most_ns", number(b->at_most_ns));
     PUT(row, "at_most_share", share_json(b->at_most_ns, v->step_ns));
     json_array_append_new(bottlenecks, row);
   }
-  PUT(j, "bound_by", string(opgap_bound_name(v->bound_by)));
-  PUT(j, "confidence", string(v->confidence));
-  PUT(j, "evidence", strings(v->evidence, v->evidence_count));
-  PUT(j, "remedies", strings(v->remedies, v->remedy_count));
+  PUT(j, "bound_by", opgap_json_text(opgap_bound_name(v->bound_by)));
+  PUT(j, "confidence", opgap_json_text(v->confidence));
+  PUT(j, "evidence", opgap_json_texts(v->evidence, v->evidence_count));
+  PUT(j, "remedies", opgap_json_texts(v->remedies, v->remedy_count));
   PUT(j, "step_ns", v->step_ns ? number(v->step_ns) : json_null());
   PUT(j, "bottlenecks", bottlenecks);
   return j;
@@ -554,7 +536,7 @@ static json_t *rank_json(const struct opgap_sum_rank *r)
   json_t *j = json_object();
   PUT(j, "rank", r->rank < 0 ? json_null() : json_integer(r->rank));
   PUT(j, "pid", json_integer(r->pid));
-  PUT(j, "host", string(r->host));
+  PUT(j, "host", opgap_json_text(r->host));
   PUT(j, "steps", number(r->steps));
   PUT(j, "step_median_ns", number(r->step_median_ns));
   PUT(j, "step_p95_ns", number(r->step_p95_ns));
@@ -577,8 +559,8 @@ static json_t *straggler_json(const struct opgap_sum_ranks *ranks)
   const struct opgap_sum_rank *r = &ranks->rows[ranks->straggler];
   PUT(j, "rank", r->rank < 0 ? json_null() : json_integer(r->rank));
   PUT(j, "pid", json_integer(r->pid));
-  PUT(j, "part", ranks->straggler_part[0] ? string(ranks->straggler_part) : json_null());
-  PUT(j, "detail", ranks->straggler_detail[0] ? string(ranks->straggler_detail) : json_null());
+  PUT(j, "part", ranks->straggler_part[0] ? opgap_json_text(ranks->straggler_part) : json_null());
+  PUT(j, "detail", ranks->straggler_detail[0] ? opgap_json_text(ranks->straggler_detail) : json_null());
   PUT(j, "extra_ns", ranks->straggler_part[0] ? number(ranks->straggler_extra_ns) : json_null());
   return j;
 }
@@ -650,7 +632,7 @@ static json_t *report_json(const struct opgap_summary *s, const struct opgap_out
   ROWS(root, "gpu_use", s->gpu_tables.use, s->gpu_tables.use_count, use_json);
   ROWS(root, "gpu_findings", s->gpu_tables.findings, s->gpu_tables.finding_count, finding_json);
   PUT(root, "launches", launches_json(&s->gpu_tables.launches));
-  PUT(root, "gpu_status", string(s->gpu_status));
+  PUT(root, "gpu_status", opgap_json_text(s->gpu_status));
   PUT(root, "idle_gaps", gaps_json(s, o));
   PUT(root, "over_time", over_time_json(&s->over_time));
   PUT(root, "verdict", verdict_json(&s->verdict));
