@@ -15,7 +15,8 @@
 struct input {
   const char *path;
   struct opgap_parts parts;
-  bool none; /* --process: it has no such process */
+  bool failed; /* see error */
+  bool none;   /* --process: it has no such process */
   char error[1024];
 };
 
@@ -31,15 +32,25 @@ static void read_trace(struct input *input, const struct opgap_analysis_options 
 {
   opgap_trace_recover(input->path);
   struct opgap_trace *trace = opgap_trace_open(input->path, input->error, sizeof input->error);
+  input->failed = trace == NULL;
   if (trace == NULL)
     return;
   struct opgap_source source = opgap_source_of_trace(trace, input->path);
   struct opgap_summary *summary = opgap_analyse(&source, options, input->error, sizeof input->error);
   if (summary != NULL)
     *VEC_PUSH(&input->parts.v) = summary;
-  else
-    input->none = options->process != NULL && !options->steps_given;
+  input->none = summary == NULL && options->process != NULL && !options->steps_given;
+  input->failed = summary == NULL && !input->none;
   opgap_trace_close(trace);
+}
+
+static void read_summary(struct input *input, const struct opgap_analysis_options *options)
+{
+  bool whole = options->process == NULL && !options->steps_given;
+  if (!whole)
+    snprintf(input->error, sizeof input->error, "%s: a summary cannot be cut down: --process and --steps need traces",
+             input->path);
+  input->failed = !whole || !opgap_parts_read(&input->parts, input->path, input->error, sizeof input->error);
 }
 
 static void *read_inputs(void *context)
@@ -50,13 +61,10 @@ static void *read_inputs(void *context)
     if (i >= r->count)
       return NULL;
     struct input *input = &r->inputs[i];
-    if (!opgap_parts_is_file(input->path))
-      read_trace(input, r->options);
-    else if (r->options->process != NULL || r->options->steps_given)
-      snprintf(input->error, sizeof input->error, "%s: a summary cannot be cut down: --process and --steps need traces",
-               input->path);
+    if (opgap_parts_is_file(input->path))
+      read_summary(input, r->options);
     else
-      opgap_parts_read(&input->parts, input->path, input->error, sizeof input->error);
+      read_trace(input, r->options);
   }
 }
 
@@ -84,10 +92,9 @@ bool opgap_read_parts(const char *const *paths, size_t count, const struct opgap
   read_all(&r);
   for (size_t i = 0; i < count; i++) {
     struct input *input = &r.inputs[i];
-    bool failed = input->error[0] != '\0' && !input->none;
-    if (failed && good)
+    if (input->failed && good)
       snprintf(error, size, "%s", input->error);
-    good = good && !failed;
+    good = good && !input->failed;
     for (size_t k = 0; k < input->parts.v.count; k++)
       *VEC_PUSH(&parts->v) = input->parts.v.at[k];
     VEC_FREE(&input->parts.v);

@@ -1,6 +1,7 @@
 /* Drives an analysis: opens all streams, merges them by the time their records ended, hands each record to the parts,
  * and lets the parts write the summary. */
 #include "analysis/internal.h"
+#include "analysis/ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -836,6 +837,7 @@ static void finish(struct analysis *a)
   sum_overhead(a);
   verdict_finish(a);
   bottlenecks_finish(a);
+  opgap_verdict_straggler(a->summary);
 }
 
 /* First reading, for --steps: where the steps are. */

@@ -107,6 +107,65 @@ static const struct field lock_fields[] = {
 };
 TABLE(lock, struct opgap_sum_lock);
 
+static const struct field gpu_state_fields[] = {
+    PLAIN(U64, SUM, opgap_sum_gpu_state, samples),
+    PLAIN(U64, SUM, opgap_sum_gpu_state, braked),
+    ARRAY(U64, SUM, opgap_sum_gpu_state, brakes, OPGAP_BRAKE_COUNT),
+    PLAIN(U64, FIRST, opgap_sum_gpu_state, sm_mhz),
+    PLAIN(U64, FIRST, opgap_sum_gpu_state, sm_mhz_most),
+    PLAIN(U64, FIRST, opgap_sum_gpu_state, memory_mhz),
+    PLAIN(U64, FIRST, opgap_sum_gpu_state, milliwatts),
+    PLAIN(U64, FIRST, opgap_sum_gpu_state, milliwatts_most),
+    PLAIN(U64, MAX, opgap_sum_gpu_state, celsius),
+    PLAIN(U64, MAX, opgap_sum_gpu_state, used_bytes),
+    PLAIN(U64, MAX, opgap_sum_gpu_state, total_bytes),
+    PLAIN(TEXT, FIRST, opgap_sum_gpu_state, driver),
+};
+TABLE(gpu_state, struct opgap_sum_gpu_state);
+
+static const struct field thread_fields[] = {
+    PLAIN(I32, FIRST, opgap_sum_thread, pid),        PLAIN(I32, FIRST, opgap_sum_thread, tid),
+    PLAIN(TEXT, FIRST, opgap_sum_thread, name),      PLAIN(TEXT, FIRST, opgap_sum_thread, process),
+    PLAIN(U64, FIRST, opgap_sum_thread, life_ns),    PLAIN(U64, FIRST, opgap_sum_thread, sampled_ns),
+    PLAIN(U64, FIRST, opgap_sum_thread, run_ns),     PLAIN(U64, FIRST, opgap_sum_thread, queue_ns),
+    PLAIN(U64, FIRST, opgap_sum_thread, blocked_ns), PLAIN(U64, FIRST, opgap_sum_thread, file_ns),
+    PLAIN(U64, FIRST, opgap_sum_thread, lock_ns),    PLAIN(U64, FIRST, opgap_sum_thread, sleep_ns),
+};
+TABLE(thread, struct opgap_sum_thread);
+
+static const struct field worker_fields[] = {
+    PLAIN(I32, FIRST, opgap_sum_worker, pid),        PLAIN(I32, FIRST, opgap_sum_worker, worker),
+    PLAIN(TEXT, FIRST, opgap_sum_worker, label),     PLAIN(U64, TIME, opgap_sum_worker, start_ns),
+    PLAIN(U64, FIRST, opgap_sum_worker, batches),    PLAIN(U64, FIRST, opgap_sum_worker, startup_ns),
+    PLAIN(U64, FIRST, opgap_sum_worker, busy_ns),    PLAIN(U64, FIRST, opgap_sum_worker, idle_ns),
+    PLAIN(U64, FIRST, opgap_sum_worker, file_ns),    PLAIN(U64, FIRST, opgap_sum_worker, lock_ns),
+    PLAIN(U64, FIRST, opgap_sum_worker, sleep_ns),   PLAIN(U64, FIRST, opgap_sum_worker, queue_ns),
+    PLAIN(U64, FIRST, opgap_sum_worker, read_bytes), PLAIN(U64, FIRST, opgap_sum_worker, awaited_ns),
+};
+TABLE(worker, struct opgap_sum_worker);
+
+static const struct field loader_fields[] = {
+    PLAIN(U32, FIRST, opgap_sum_loader, workers),
+    ROWS(FIRST, opgap_sum_loader, worker, worker_count, worker),
+    PLAIN(U64, FIRST, opgap_sum_loader, fetches),
+    PLAIN(U64, FIRST, opgap_sum_loader, fetch_ns),
+    PLAIN(U64, FIRST, opgap_sum_loader, waited),
+    PLAIN(U64, FIRST, opgap_sum_loader, await_ns),
+    PLAIN(U64, FIRST, opgap_sum_loader, startup_wait_ns),
+    PLAIN(U64, FIRST, opgap_sum_loader, depth_chunk_ns),
+    PLAIN(U64, TIME, opgap_sum_loader, depth_start_ns),
+    PLAIN(REAL, FIRST, opgap_sum_loader, depth),
+    ARRAY(REAL, FIRST, opgap_sum_loader, depths, OPGAP_DEPTH_CHUNKS),
+};
+TABLE(loader, struct opgap_sum_loader);
+
+static const struct field bottleneck_fields[] = {
+    PLAIN(TEXT, FIRST, opgap_sum_bottleneck, kind),      PLAIN(TEXT, FIRST, opgap_sum_bottleneck, text),
+    PLAIN(TEXT, FIRST, opgap_sum_bottleneck, remedy),    PLAIN(U64, FIRST, opgap_sum_bottleneck, ns),
+    PLAIN(U64, FIRST, opgap_sum_bottleneck, at_most_ns),
+};
+TABLE(bottleneck, struct opgap_sum_bottleneck);
+
 static const struct field gpu_fields[] = {
     PLAIN(U32, KEY, opgap_sum_gpu, device),
     PLAIN(TEXT, KEY, opgap_sum_gpu, host),
@@ -127,6 +186,7 @@ static const struct field gpu_fields[] = {
     PLAIN(U64, MAX, opgap_sum_gpu, memory_bytes),
     PLAIN(U64, MAX, opgap_sum_gpu, sm_count),
     PLAIN(REAL, MAX, opgap_sum_gpu, utilisation),
+    STRUCT(FIRST, opgap_sum_gpu, state, gpu_state),
 };
 TABLE(gpu, struct opgap_sum_gpu);
 
@@ -136,6 +196,7 @@ static const struct field kernel_fields[] = {
     PLAIN(U64, MAX, opgap_sum_kernel, max_ns),       PLAIN(U64, MAX, opgap_sum_kernel, registers),
     PLAIN(U64, MAX, opgap_sum_kernel, shared_bytes), ARRAY(U32, FIRST, opgap_sum_kernel, grid, 3),
     ARRAY(U32, FIRST, opgap_sum_kernel, block, 3),   PLAIN(BOOL, AND, opgap_sum_kernel, one_shape),
+    PLAIN(REAL, FIRST, opgap_sum_kernel, occupancy),
 };
 TABLE(kernel, struct opgap_sum_kernel);
 
@@ -210,6 +271,12 @@ static const struct field breakdown_fields[] = {
     PLAIN(SIZE, FIRST, opgap_sum_breakdown, bucket_steps),
     ROWS(FIRST, opgap_sum_breakdown, buckets, bucket_count, bucket),
     ARRAY(U64, FIRST, opgap_sum_breakdown, class_ns, OPGAP_CLASS_COUNT),
+    ARRAY(U64, FIRST, opgap_sum_breakdown, other_wait_ns, OPGAP_CAUSE_COUNT),
+    ARRAY(U64, FIRST, opgap_sum_breakdown, wait_ns, OPGAP_CAUSE_COUNT),
+    PLAIN(U64, FIRST, opgap_sum_breakdown, queue_ns),
+    PLAIN(U64, FIRST, opgap_sum_breakdown, throttled_ns),
+    PLAIN(U64, FIRST, opgap_sum_breakdown, outside_ns),
+    PLAIN(BOOL, FIRST, opgap_sum_breakdown, sampled),
 };
 TABLE(breakdown, struct opgap_sum_breakdown);
 
@@ -285,6 +352,7 @@ TABLE(rank, struct opgap_sum_rank);
 
 static const struct field ranks_fields[] = {
     ROWS(ALL, opgap_sum_ranks, rows, count, rank),
+    PLAIN(BOOL, FIRST, opgap_sum_ranks, told),
 };
 TABLE(ranks, struct opgap_sum_ranks);
 
@@ -293,6 +361,8 @@ static const struct field verdict_fields[] = {
     PLAIN(TEXT, FIRST, opgap_sum_verdict, confidence),
     TEXTS(FIRST, opgap_sum_verdict, evidence, evidence_count),
     TEXTS(FIRST, opgap_sum_verdict, remedies, remedy_count),
+    PLAIN(U64, FIRST, opgap_sum_verdict, step_ns),
+    ROWS(FIRST, opgap_sum_verdict, bottlenecks, bottleneck_count, bottleneck),
 };
 TABLE(verdict, struct opgap_sum_verdict);
 
@@ -327,6 +397,7 @@ static const struct field summary_fields[] = {
     STRUCT(FIRST, opgap_summary, breakdown, breakdown),
     STRUCT(FIRST, opgap_summary, gaps, gaps),
     STRUCT(FIRST, opgap_summary, ranks, ranks),
+    STRUCT(FIRST, opgap_summary, loader, loader),
     STRUCT(FIRST, opgap_summary, verdict, verdict),
     TEXTS(ALL, opgap_summary, damage, damage_count),
     TEXTS(ALL, opgap_summary, notices, notice_count),
@@ -337,6 +408,7 @@ static const struct field summary_fields[] = {
     ROWS(ALL, opgap_summary, ops, op_count, op),
     ROWS(ALL, opgap_summary, calls, call_count, call),
     ROWS(ALL, opgap_summary, files, file_count, file),
+    ROWS(ALL, opgap_summary, threads, thread_count, thread),
     ROWS(ALL, opgap_summary, locks, lock_count, lock),
     ROWS(ALL, opgap_summary, memory_courses, memory_course_count, memory_course),
     ROWS(ALL, opgap_summary, gpus, gpu_count, gpu),

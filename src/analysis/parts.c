@@ -296,6 +296,7 @@ static bool parse_row(const struct parsing *p, const struct field_table *table, 
 static bool enums_ok(const struct opgap_summary *s)
 {
   bool good = s->verdict.bound_by < OPGAP_BOUND_COUNT && s->steps.skipped <= s->steps.count;
+  good = good && (!s->ranks.told || (s->verdict.evidence_count > 0 && s->verdict.remedy_count > 0));
   for (size_t i = 0; i < s->process_count; i++)
     good = good && s->processes[i].role < OPGAP_ROLE_COUNT;
   for (size_t i = 0; i < s->op_count; i++)
@@ -632,6 +633,15 @@ BIGGER_FIRST(causes_order, opgap_sum_cause, ns, strcmp(l->detail, r->detail))
 BIGGER_FIRST(thread_gaps_order, opgap_sum_thread_gap, duration_ns, l->pid - r->pid)
 BIGGER_FIRST(gpu_gaps_order, opgap_sum_gpu_gap, duration_ns, l->pid - r->pid)
 
+/* As threads.c: by CPU wanted. */
+static int threads_order(const void *left, const void *right)
+{
+  const struct opgap_sum_thread *l = left, *r = right;
+  uint64_t a = l->run_ns == OPGAP_UNKNOWN ? 0 : l->run_ns + l->queue_ns;
+  uint64_t b = r->run_ns == OPGAP_UNKNOWN ? 0 : r->run_ns + r->queue_ns;
+  return a != b ? (a < b ? 1 : -1) : l->tid - r->tid;
+}
+
 static int processes_order(const void *left, const void *right)
 {
   const struct opgap_sum_process *l = left, *r = right;
@@ -657,6 +667,7 @@ static int findings_order(const void *left, const void *right)
 static void sort_tables(struct opgap_summary *s)
 {
   SORT(s->processes, s->process_count, processes_order);
+  SORT(s->threads, s->thread_count, threads_order);
   SORT(s->ops, s->op_count, ops_order);
   SORT(s->calls, s->call_count, calls_order);
   SORT(s->files, s->file_count, files_order);
@@ -712,6 +723,7 @@ struct opgap_summary *opgap_parts_merge(const struct opgap_parts *parts)
     s->gpu_status = "ok";
   sort_tables(s);
   opgap_ranks_compare(&s->ranks);
+  opgap_verdict_straggler(s);
   free(shifts);
   free(order);
   return s;

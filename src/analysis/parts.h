@@ -3,7 +3,7 @@
  * A summary file holds the summaries of one or more parts.  Merging is done over all parts at once, so it does not
  * matter how they were gathered: report on several traces is the merge of their summaries.
  *
- *   counts, sums    exact
+ *   counts, sums    exact; a time that is an estimate is estimated for each part
  *   steps, their percentiles, the breakdown and the verdict: of the part with the lowest rank, as within one trace
  *   ranks           compared over all parts
  *   peaks           the largest of the parts

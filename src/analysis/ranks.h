@@ -6,5 +6,7 @@
 
 /* Sorts the rows, matches their collectives and fills in the result.  Times of all rows count from one moment. */
 void opgap_ranks_compare(struct opgap_sum_ranks *ranks);
+/* Communication that is mostly waiting for one rank is no matter of the network: the verdict says so (verdict.c). */
+void opgap_verdict_straggler(struct opgap_summary *summary);
 
 #endif

@@ -100,7 +100,7 @@ static const char *label_of(struct analysis *a, struct process *p, unsigned trai
 {
   switch (p->role) {
   case OPGAP_ROLE_TRAINER:
-    if (p->info->rank >= 0 && trainers > 1)
+    if (p->info->rank >= 0 && (trainers > 1 || p->info->world_size > 1))
       return opgap_pool_printf(a->pool, "trainer rank %d", p->info->rank);
     return "trainer";
   case OPGAP_ROLE_WORKER:

@@ -420,6 +420,7 @@ struct opgap_sum_ranks {
   size_t straggler;                              /* row that most of the waiting is for; SIZE_MAX: none */
   const char *straggler_part, *straggler_detail; /* where it spends more than the others: "sleep", ...; "": unknown */
   uint64_t straggler_extra_ns;                   /* how much more a step than the median of the others */
+  bool told;                                     /* the verdict's first sentences are about it */
 };
 
 enum opgap_bound {

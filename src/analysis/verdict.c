@@ -12,6 +12,7 @@
  *                  the ops themselves; CPU compute otherwise
  * Confidence: high from 50 % of the time on, medium from 30 %, low below. */
 #include "analysis/internal.h"
+#include "analysis/ranks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -155,33 +156,8 @@ static void remedies_data_loading(struct draft *d)
     remedy(d, "Use pin_memory=True and non_blocking=True copies.");
 }
 
-/* Communication that is mostly waiting for one rank is no matter of the network. */
-static void remedy_straggler(struct draft *d)
-{
-  const struct opgap_sum_ranks *ranks = &d->a->summary->ranks;
-  uint64_t waited = 0, collective = 0;
-  for (size_t r = 0; r < ranks->count; r++) {
-    waited += ranks->rows[r].waited_ns;
-    collective += ranks->rows[r].collective_ns;
-  }
-  if (ranks->count < 2 || ranks->straggler == SIZE_MAX || share(waited, collective) < 0.5)
-    return;
-  const struct opgap_sum_rank *late = &ranks->rows[ranks->straggler];
-  evidence(d, opgap_pool_printf(d->a->pool,
-                                "%.1f %% of the time in collectives is waiting for the last rank; rank %d is the last "
-                                "in %llu of %llu%s%s.",
-                                100 * share(waited, collective), late->rank, (unsigned long long)late->last,
-                                (unsigned long long)ranks->collectives,
-                                ranks->straggler_part[0] ? ", and has more than the others of: " : "",
-                                ranks->straggler_part));
-  remedy(d, opgap_pool_printf(d->a->pool, "Make rank %d as fast as the others (it is late by %.3f ms a step: %s).",
-                              late->rank, (double)ranks->straggler_extra_ns / 1e6,
-                              ranks->straggler_part[0] ? ranks->straggler_part : "cause unknown"));
-}
-
 static void remedies_communication(struct draft *d)
 {
-  remedy_straggler(d);
   remedy(d, "Overlap gradients with the backward pass: larger DDP buckets (bucket_cap_mb), gradient_as_bucket_view.");
   remedy(d, "Send less often: accumulate gradients over several batches with no_sync().");
   remedy(d, "Send less: half-precision or compressed gradients (DDP communication hooks).");
@@ -523,4 +499,50 @@ void verdict_finish(struct analysis *a)
       judge_waits(&d);
     evidence_gaps(&d);
   }
+}
+
+static const char **put_first(struct opgap_pool *pool, const char *const *texts, size_t *count, const char *text)
+{
+  const char **longer = opgap_pool_alloc(pool, (*count + 1) * sizeof *longer);
+  longer[0] = text;
+  for (size_t i = 0; i < *count; i++)
+    longer[i + 1] = texts[i];
+  ++*count;
+  return longer;
+}
+
+void opgap_verdict_straggler(struct opgap_summary *s)
+{
+  const struct opgap_sum_ranks *ranks = &s->ranks;
+  struct opgap_sum_verdict *v = &s->verdict;
+  uint64_t waited = 0, collective = 0;
+  if (s->ranks.told) { /* about fewer ranks: these parts were merged since */
+    v->evidence++;
+    v->remedies++;
+    v->evidence_count--;
+    v->remedy_count--;
+    s->ranks.told = false;
+  }
+  for (size_t r = 0; r < ranks->count; r++) {
+    waited += ranks->rows[r].waited_ns;
+    collective += ranks->rows[r].collective_ns;
+  }
+  if (v->bound_by != OPGAP_BOUND_COMMUNICATION || ranks->count < 2 || ranks->straggler == SIZE_MAX ||
+      share(waited, collective) < 0.5)
+    return;
+  s->ranks.told = true;
+  const struct opgap_sum_rank *late = &ranks->rows[ranks->straggler];
+  v->evidence = put_first(
+      s->pool, v->evidence, &v->evidence_count,
+      opgap_pool_printf(s->pool,
+                        "%.1f %% of the time in collectives is waiting for the last rank; rank %d is the last in %llu "
+                        "of %llu%s%s.",
+                        100 * share(waited, collective), late->rank, (unsigned long long)late->last,
+                        (unsigned long long)ranks->collectives,
+                        ranks->straggler_part[0] ? ", and has more than the others of: " : "", ranks->straggler_part));
+  v->remedies =
+      put_first(s->pool, v->remedies, &v->remedy_count,
+                opgap_pool_printf(s->pool, "Make rank %d as fast as the others (it is late by %.3f ms a step: %s).",
+                                  late->rank, (double)ranks->straggler_extra_ns / 1e6,
+                                  ranks->straggler_part[0] ? ranks->straggler_part : "cause unknown"));
 }

@@ -66,11 +66,50 @@ def main():
         for rank, process in enumerate(ranks):
             errors = process.communicate(timeout=120)[1].decode("utf-8", "replace")
             check(process.returncode == 0, "rank %d: %d: %s" % (rank, process.returncode, errors))
-        text = subprocess.run([OPGAP, "report", "--format", "json", os.path.join(folder, "t.opgap")],
-                              stdout=subprocess.PIPE, check=True).stdout
-        judge(json.loads(text), bool(second))
+        whole = report(os.path.join(folder, "t.opgap"))
+        judge(whole, bool(second))
+        judge_parts(folder, whole)
     finally:
         shutil.rmtree(folder)
+
+
+def report(*paths):
+    return json.loads(subprocess.run([OPGAP, "report", "--format", "json", *paths], stdout=subprocess.PIPE, check=True).stdout)
+
+
+def judge_parts(folder, whole):
+    """Each rank as a trace of its own: both traces, and both summaries, say what one trace says."""
+    parts, summaries = [], []
+    pids = [row["pid"] for row in whole["ranks"]["table"]]
+    for file in sorted(os.listdir(os.path.join(folder, "t.opgap"))):
+        pid = int(file.split("-")[-2] if file.count("-") < 3 else file.split("-")[1])
+        part = os.path.join(folder, "part%d.opgap" % (pids.index(pid) if pid in pids else 0))
+        os.makedirs(part, exist_ok=True)
+        shutil.copy(os.path.join(folder, "t.opgap", file), part)
+    for rank in range(2):
+        parts.append(os.path.join(folder, "part%d.opgap" % rank))
+        summaries.append(os.path.join(folder, "%d.json" % rank))
+        subprocess.run([OPGAP, "report", "--summary-out", summaries[-1], parts[-1]], check=True)
+    merged, by_summaries = report(*parts), report(*reversed(summaries))
+    check(merged == by_summaries, "traces and summaries differ")
+    for key in ("records", "stored_bytes", "lost_records"):
+        check(merged["trace"][key] == whole["trace"][key], "%s: %r and %r" % (key, merged["trace"][key], whole["trace"][key]))
+    check(sorted(row["pid"] for row in merged["processes"]) == sorted(row["pid"] for row in whole["processes"]), "processes")
+    for table, key, figures in (("hot_ops", ("kind", "name"), ("calls", "self_cpu_ns", "total_cpu_ns", "alloc_bytes")),
+                                ("calls", ("name",), ("calls", "bytes", "failed")),
+                                ("files", ("path", "operation"), ("calls", "bytes", "time_ns"))):
+        sums = [{}, {}]
+        for result, source in zip(sums, (merged, whole)):
+            for row in source[table]:
+                figure = result.setdefault(tuple(row[k] for k in key), [0] * len(figures))
+                # an estimated time is estimated for each part
+                known = [0 if row.get("estimated") and f.endswith("_ns") else row[f] or 0 for f in figures]
+                result[tuple(row[k] for k in key)] = [a + b for a, b in zip(figure, known)]
+        check(sums[0] == sums[1], "%s differ: %r" % (table, [k for k in sums[0] if sums[0][k] != sums[1].get(k)][:5]))
+    for key in ("collectives", "unmatched"):
+        check(merged["ranks"][key] == whole["ranks"][key], "ranks: %r" % merged["ranks"])
+    check(merged["ranks"]["straggler"] == whole["ranks"]["straggler"], "stragglers: %r and %r" %
+          (merged["ranks"]["straggler"], whole["ranks"]["straggler"]))
 
 
 def judge(report, two_hosts):
