@@ -216,8 +216,11 @@ static const struct field use_fields[] = {
 TABLE(use, struct opgap_sum_gpu_use);
 
 static const struct field finding_fields[] = {
-    PLAIN(U32, KEY, opgap_sum_finding, finding), PLAIN(TEXT, KEY, opgap_sum_finding, op),
-    PLAIN(U64, SUM, opgap_sum_finding, count),   PLAIN(U64, SUM, opgap_sum_finding, ns),
+    PLAIN(U32, KEY, opgap_sum_finding, finding),
+    PLAIN(TEXT, KEY, opgap_sum_finding, op),
+    PLAIN(TEXT, KEY, opgap_sum_finding, source_location),
+    PLAIN(U64, SUM, opgap_sum_finding, count),
+    PLAIN(U64, SUM, opgap_sum_finding, ns),
     PLAIN(U64, SUM, opgap_sum_finding, bytes),
 };
 TABLE(finding, struct opgap_sum_finding);
