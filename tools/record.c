@@ -42,7 +42,7 @@ static void print_help(void)
   puts("Usage: opgap record [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
        "\n"
        "Runs PROGRAM with the tracer preloaded and exits with its status.  Each option can also be given as an\n"
-       "environment variable, and works the same with LD_PRELOAD=libopgap.so alone.\n");
+       "environment variable, and works the same with LD_PRELOAD=libopgap.so alone.  -o PATH is --out PATH.\n");
   for (unsigned i = 0; i < opgap_setting_count; i++) {
     const struct opgap_setting *s = &opgap_setting_table[i];
     printf("  --%s %s\n      %s", s->flag, s->value, s->help);
@@ -72,7 +72,9 @@ static int take_option(struct recording *r, int argc, char **argv, int *index)
   char message[OPGAP_SETTING_MESSAGE_MAX], name[64];
   char *argument = argv[*index];
   size_t length = strcspn(argument, "=");
-  const struct opgap_setting *setting = argument[1] == '-' ? opgap_setting_find(argument, length) : NULL;
+  const struct opgap_setting *setting = argument[1] == '-'            ? opgap_setting_find(argument, length)
+                                        : strcmp(argument, "-o") == 0 ? opgap_setting_find("--out", strlen("--out"))
+                                                                      : NULL;
   if (setting == NULL)
     return unknown_option(argument, length);
   snprintf(name, sizeof name, "--%s", setting->flag);
