@@ -89,7 +89,7 @@ def check_table(page, table, wanted, columns):
     equal("rows of " + table, len(seen), min(20, len(wanted)))
     for row, expected in zip(seen, wanted):
         for index, key in columns.items():
-            equal("%s, %s" % (table, key), row[index], expected[key])
+            equal("%s, %s" % (table, key), row[index], "\u2013" if expected[key] is None else expected[key])
 
 
 def drawn(page, selector):
@@ -109,7 +109,7 @@ def check_steps(page, r):
     equal("points of the steps", [int(ns) for ns in attributes(page, "#chart-steps circle", "data-ns")], steps["durations_ns"])
     equal("hollow points", page.js("[...document.querySelectorAll('#chart-steps circle')].filter(c => "
                                    "c.getAttribute('fill') === opgap.css('--bg')).length"), steps["skipped"])
-    classes = {key[:-3]: ns for key, ns in breakdown.items() if key.endswith("_ns") and ns > 0}
+    classes = {key[:-3]: ns for key, ns in breakdown.items() if key.endswith("_ns") and key != "run_queue_ns" and ns}
     equal("classes", dict(zip(attributes(page, "#steps [data-class]", "data-class"),
                               map(int, attributes(page, "#steps [data-class]", "data-ns")))), classes)
     true("classes add up to the steps", sum(classes.values()) == sum(steps["durations_ns"][steps["skipped"]:]))
@@ -195,6 +195,7 @@ def case_views():
               r["verdict"]["evidence"] + r["verdict"]["remedies"])
         equal("duration and median step", [int(ns) for ns in attributes(page, ".tile[data-ns]", "data-ns")],
               [r["trace"]["duration_ns"], r["steps"]["median_ns"]])
+        check_table(page, "table-bottlenecks", r["verdict"]["bottlenecks"], {0: "kind", 1: "share", 2: "ns", 4: "text", 5: "remedy"})
         check_steps(page, r)
         check_gpu(page, r)
         check_ops(page, r)
@@ -223,6 +224,9 @@ def case_views():
             sums[cause["cause"]] = sums.get(cause["cause"], 0) + cause["ns"]
         equal("causes", dict(map(tuple, causes)), sums)
         equal("causes over time", {c: sum(ns) for c, ns in r["over_time"]["thread_gap_ns"].items()}, sums)
+        check_table(page, "table-threads", sorted(r["threads"], key=lambda row: -(row["run_ns"] or -1)),
+                    {5: "run_ns", 7: "blocked_ns"})
+        true("no workers is explained", page.js("document.querySelector('#loader .empty') !== null"))
         true("no GPU is explained", "used no GPU" in page.js("document.querySelector('#gpu .empty').textContent"))
         quiet(page)
 

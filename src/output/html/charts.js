@@ -196,6 +196,24 @@
       click: i => select(i * width_ns, Math.min(duration, (i + 1) * width_ns)) });
   };
 
+  /* Bars of equal width in time. */
+  opgap.barChart = function (id, data, values, start, width_ns, title, label) {
+    const box = el("div", { class: "chart", id }), axis = opgap.timeAxis(data.duration);
+    opgap.responsive(box, width => {
+      const f = frame(box, width, 170, { domain: [0, data.duration], title: `time since the start (${axis.name})`, format: axis.format },
+        { domain: [0, (d3.max(values) || 1) * 1.1], title, format: d3.format(".1~f") }, label);
+      f.svg.append("g").selectAll("rect").data(values).join("rect").attr("fill", opgap.colours.cause["data loading"])
+        .attr("x", (value, i) => f.xs(start + i * width_ns) + .5).attr("y", value => f.ys(value || 0)).attr("data-value", value => value)
+        .attr("width", Math.max(1, f.xs(width_ns) - f.xs(0) - 1)).attr("height", value => f.ys(0) - f.ys(value || 0));
+      follow(f, at => {
+        const i = Math.floor((at - start) / width_ns);
+        return i < 0 || i >= values.length ? null : { x: start + (i + .5) * width_ns, title: opgap.time(start + i * width_ns),
+          lines: [[title, values[i] === null ? "–" : values[i].toFixed(2)]] };
+      });
+    });
+    return box;
+  };
+
   /* Lines over time; rows: name, x, y, colour. */
   opgap.lineChart = function (data, id, rows, title, label) {
     const box = el("div", { class: "chart", id }), xAxis = opgap.timeAxis(data.duration);

@@ -59,7 +59,17 @@
       el("div", { class: "note" }, `Confidence: ${v.confidence}`),
       el("div", { class: "columns" }, el("div", {}, el("h3", {}, "Evidence"), v.evidence.length ? list("ul", v.evidence) : note("None.")),
         el("div", {}, el("h3", {}, "What helps, the cheapest first"), v.remedies.length ? list("ol", v.remedies) : note("Nothing known.")))),
-      warnings(data), el("div", { class: "tiles" }, tiles)];
+      warnings(data), el("div", { class: "tiles" }, tiles), bottlenecks(v)];
+  }
+
+  function bottlenecks(v) {
+    if (v.bottlenecks.length === 0)
+      return null;
+    return [el("h3", {}, "Bottlenecks, by the step time that each may cost"), opgap.table({ id: "table-bottlenecks", label: "Bottlenecks",
+      rows: v.bottlenecks, sort: 1, columns: [text("Kind", "kind", { class: "nowrap" }),
+        { title: "Share of steps", value: row => row.share, text: percent, number: true, meter: true }, timeOf("Time", "ns"),
+        { title: "At most", value: row => row.at_most_share, text: percent, number: true, help: "the share that it cannot exceed" },
+        nameOf("What", "text"), nameOf("What helps", "remedy")] })];
   }
 
   function steps(data, go) {
@@ -79,7 +89,24 @@
       el("h3", {}, "Where the time of a step goes"),
       b.steps > 0 ? [bar, opgap.legend(rows.map(key => [opgap.colours.class_[key], opgap.className_[key],
         `${time(b[key + "_ns"] / b.steps)} a step, ${percent(b[key + "_ns"] / total)}`, { "data-class": key, "data-ns": b[key + "_ns"] }]))] : null,
+      b.run_queue_ns > 0 ? note(`Of this the main thread waited ${time(b.run_queue_ns / b.steps)} a step for a free CPU.`) : null,
       b.course.kernel_ns.length ? opgap.breakdownChart(data, go) : null];
+  }
+
+  /* What NVML told, in words. */
+  function deviceState(s) {
+    const words = [];
+    if (s.sm_mhz !== null)
+      words.push(`multiprocessors at ${count(Math.round(s.sm_mhz))} MHz` + (s.sm_mhz_most ? ` of ${count(s.sm_mhz_most)}` : ""));
+    if (s.milliwatts !== null)
+      words.push(`${(s.milliwatts / 1000).toFixed(0)} W` + (s.milliwatts_most ? ` of ${(s.milliwatts_most / 1000).toFixed(0)}` : ""));
+    if (s.celsius !== null)
+      words.push(`at most ${s.celsius} °C`);
+    if (s.used_bytes !== null)
+      words.push(`${bytes(s.used_bytes)} of ${bytes(s.total_bytes)} in use at most`);
+    if (s.held_down > 0)
+      words.push(`clocks held down in ${percent(s.held_down / s.samples)} of ${count(s.samples)} samples: ` + Object.keys(s.held_down_by || {}).join(", "));
+    return words.join(", ") || `${count(s.samples)} samples, none with figures`;
   }
 
   function gpus(data, go) {
@@ -92,6 +119,9 @@
       timeOf("Busy time", "busy_ns"), timeOf("Kernels", "kernel_ns"), timeOf("Copies", "memcpy_ns"), timeOf("Sets", "memset_ns"),
       timeOf("Collectives", "communication_ns"), timeOf("of them exposed", "exposed_communication_ns"), countOf("Launched", "kernels"),
       bytesOf("To device", "h2d_bytes"), bytesOf("To host", "d2h_bytes")] })];
+    for (const gpu of r.gpu)
+      if (gpu.state)
+        parts.push(note(`GPU ${gpu.device} while it worked: ${deviceState(gpu.state)}.`));
     r.over_time.gpu.forEach((device, i) => {
       if (i >= 8)
         return;
@@ -105,7 +135,8 @@
     parts.push(el("h3", {}, "Kernels"), r.kernels.length ? opgap.table({ id: "table-kernels", filter: "Filter kernels", rows: r.kernels,
       sort: 2, columns: [nameOf("Kernel", "name"), countOf("Calls", "calls"), timeOf("Time", "total_ns", { meter: true }),
         { title: "Mean", value: row => row.total_ns / row.calls, text: value => time(value), number: true }, timeOf("Shortest", "min_ns"),
-        timeOf("Longest", "max_ns"), { title: "Grid", value: row => row.grid ? row.grid.join("×") : "–", class: "nowrap" },
+        timeOf("Longest", "max_ns"), { title: "Occupancy", value: row => row.occupancy, text: percent, number: true, help: "theoretical" },
+        { title: "Grid", value: row => row.grid ? row.grid.join("×") : "–", class: "nowrap" },
         { title: "Block", value: row => row.block ? row.block.join("×") : "–", class: "nowrap" }] }) : note("No kernels ran."));
     if (r.gpu_copies.length)
       parts.push(el("h3", {}, "Copies"), opgap.table({ id: "table-copies", label: "Copies", rows: r.gpu_copies, sort: 5, columns: [
@@ -116,6 +147,25 @@
       parts.push(el("h3", {}, "Findings"), opgap.table({ id: "table-findings", label: "Findings", rows: r.gpu_findings, sort: 3, columns: [
         text("Rule", "rule", { class: "nowrap" }), nameOf("Inside", "op"), countOf("Count", "count"), timeOf("Time", "time_ns"),
         bytesOf("Bytes", "bytes")] }));
+    return parts;
+  }
+
+  function loader(data) {
+    const l = data.report.data_loader;
+    if (!l || l.processes.length === 0)
+      return [empty("No DataLoader workers were seen in this run.")];
+    const parts = [el("div", { class: "tiles" }, [tile("Batches", count(l.fetches), `${count(l.waited)} were not ready`),
+      tile("Waited", time(l.wait_ns), `and ${time(l.startup_wait_ns)} for workers to start`),
+      tile("Ready on average", l.ready_batches === null ? "–" : l.ready_batches.toFixed(1), "batches at each fetch"),
+      tile("Workers", count(l.workers), `${count(l.processes.length)} processes in all`)])];
+    if (l.ready_over_time && l.ready_over_time.length)
+      parts.push(el("h3", {}, "Batches that were ready when one was fetched"), opgap.barChart("chart-ready", data, l.ready_over_time,
+        l.ready_start_ns, l.ready_chunk_ns, "batches ready", "Batches ready at each fetch, over time"));
+    parts.push(el("h3", {}, "Workers"), opgap.table({ id: "table-workers", filter: "Filter workers", rows: l.processes, sort: 2, ascending: true,
+      columns: [text("Worker", "worker", { number: true }), text("pid", "pid", { number: true, search: true }), timeOf("Start", "start_ns"),
+        countOf("Batches", "batches"), timeOf("Start-up", "startup_ns"), timeOf("Busy", "busy_ns", { meter: true }), timeOf("Idle", "idle_ns"),
+        timeOf("On files", "file_ns"), timeOf("Locks", "lock_ns"), timeOf("Sleep", "sleep_ns"), timeOf("Waiting for a CPU", "run_queue_ns"),
+        bytesOf("Read", "read_bytes"), timeOf("Awaited", "awaited_ns", { meter: true, help: "what the trainer waited for its batches" })] }));
     return parts;
   }
 
@@ -260,6 +310,12 @@
       timeOf("In ops", "op_ns"), timeOf("Blocked", "blocked_ns"), timeOf("On files", "file_ns"), bytesOf("Read", "read_bytes"),
       bytesOf("Written", "written_bytes"), { title: "Resident", value: row => row.rss_bytes, text: value => (value === null ? "" : "~") + bytes(value), number: true },
       countOf("Threads", "threads"), countOf("Lost", "lost_records")] }));
+    if (r.threads.length)
+      parts.push(el("h3", {}, "Threads"), opgap.table({ id: "table-threads", filter: "Filter threads", rows: r.threads, sort: 5, columns: [
+        text("pid", "pid", { number: true, search: true }), text("tid", "tid", { number: true, search: true }), nameOf("Name", "name"),
+        text("Process", "process", { search: true, class: "nowrap" }), timeOf("Lived", "life_ns"), timeOf("On a CPU", "run_ns", { meter: true }),
+        timeOf("Waiting for a CPU", "run_queue_ns", { meter: true }), timeOf("Blocked", "blocked_ns"), timeOf("On files", "file_ns"),
+        timeOf("Locks", "lock_ns"), timeOf("Sleep", "sleep_ns")] }));
     if (r.untraced.length)
       parts.push(el("h3", {}, "Not traced"), opgap.table({ id: "table-untraced", label: "Not traced", rows: r.untraced, sort: 0, ascending: true,
         columns: [text("pid", "pid", { number: true }), nameOf("Command", "command"), nameOf("Reason", "reason")] }));
@@ -333,6 +389,7 @@
       ["steps", "Steps", () => steps(data, go)],
       ["gpu", "GPU", () => gpus(data, go)],
       ["gaps", "Idle gaps", () => gaps(data, go)],
+      ["loader", "Data loading", () => loader(data)],
       ["timeline", "Timeline", () => table ? [keys, table] : [empty("No spans were recorded.")]],
       ["ops", "Hot ops", () => ops(data)],
       ["flame", "Flame graph", () => data.flame.nodes.length ? [opgap.flame(data, lookUp)]
