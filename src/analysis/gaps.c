@@ -243,7 +243,7 @@ void gaps_table_add(struct analysis *a, struct gap_table *table, struct gap *gap
   table->ns += length(gap);
   for (unsigned i = 0; i < causes->count; i++)
     add_sum(table, &causes->at[i], 1);
-  over_time_gap(a, table, gap->start, causes);
+  over_time_gap(a, table, gap->start, causes, 1);
   keep_longest(a, table, gap, causes);
 }
 
@@ -274,13 +274,14 @@ static void remember(struct analysis *a, const struct gap *gap, const struct cau
   place->causes = *causes;
 }
 
-static void take_back(struct gap_table *table, const struct settled_gap *settled)
+static void take_back(const struct analysis *a, struct gap_table *table, const struct settled_gap *settled)
 {
   const struct gap *gap = &settled->gap;
   table->count--;
   table->ns -= gap->end - gap->start;
   for (unsigned i = 0; i < settled->causes.count; i++)
     add_sum(table, &settled->causes.at[i], -1);
+  over_time_gap(a, table, gap->start, &settled->causes, -1);
   for (size_t i = 0; i < table->longest.count; i++) {
     struct gap *kept = &table->longest.at[i];
     if (kept->start != gap->start || kept->end != gap->end)
@@ -304,7 +305,7 @@ static void take_back_inside(struct analysis *a, const struct thread *t, uint64_
     struct gap gap = settled->gap;
     if (gap.end == 0 || gap.thread != (uint32_t)(t - a->threads) || gap.start < start || gap.end > end)
       continue;
-    take_back(&a->thread_gaps[gap.process], settled);
+    take_back(a, &a->thread_gaps[gap.process], settled);
     breakdown_take_back(a, gap.process, gap.start, gap.end);
     settled->gap.end = 0;
     gap.data_loading = true;

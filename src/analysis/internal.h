@@ -233,7 +233,7 @@ struct process {
   struct step_list steps[STEPS_SOURCES];
   uint64_t last_forward_ns, last_backward_ns; /* ends of outermost ops: a backward pass begins a burst */
   uint64_t last_split_ns;                     /* last __next__ or backward: splits optimizer steps */
-  bool uses_gpu; /* CUDA calls were seen */
+  bool uses_gpu;                              /* CUDA calls were seen */
   struct fetches fetches;
   struct usage first_usage, last_usage;
   enum opgap_role role;
@@ -572,7 +572,9 @@ void ranks_close(struct analysis *a);
 
 /* over_time.c: [start, end) added to the buckets that it touches, `stride` numbers apart */
 void over_time_add(const struct analysis *a, uint64_t *buckets, size_t stride, uint64_t start, uint64_t end);
-void over_time_gap(const struct analysis *a, struct gap_table *table, uint64_t start, const struct causes *causes);
+/* sign -1: takes out again what was put in before */
+void over_time_gap(const struct analysis *a, struct gap_table *table, uint64_t start, const struct causes *causes,
+                   int sign);
 void over_time_finish(struct analysis *a);
 
 /* flame.c: the call tree */

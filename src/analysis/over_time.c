@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-void over_time_add(const struct analysis *a, uint64_t *buckets, size_t stride, uint64_t start, uint64_t end)
+static void add(const struct analysis *a, uint64_t *buckets, size_t stride, uint64_t start, uint64_t end, int sign)
 {
   uint64_t at = start;
   while (at < end) {
@@ -14,19 +14,25 @@ void over_time_add(const struct analysis *a, uint64_t *buckets, size_t stride, u
       index = OPGAP_OVER_TIME_BUCKETS - 1;
     else if (a->start_ns + (index + 1) * a->bucket_ns < end)
       until = a->start_ns + (index + 1) * a->bucket_ns;
-    buckets[index * stride] += until - at;
+    buckets[index * stride] += (uint64_t)sign * (until - at);
     at = until;
   }
 }
 
+void over_time_add(const struct analysis *a, uint64_t *buckets, size_t stride, uint64_t start, uint64_t end)
+{
+  add(a, buckets, stride, start, end, 1);
+}
+
 /* The causes are laid one after the other, as breakdown.c does. */
-void over_time_gap(const struct analysis *a, struct gap_table *table, uint64_t start, const struct causes *causes)
+void over_time_gap(const struct analysis *a, struct gap_table *table, uint64_t start, const struct causes *causes,
+                   int sign)
 {
   if (table->over_time == NULL)
     table->over_time = opgap_xcalloc(OPGAP_OVER_TIME_BUCKETS, sizeof *table->over_time);
   for (unsigned i = 0; i < causes->count; i++) {
     const struct cause_row *row = &causes->at[i];
-    over_time_add(a, &table->over_time[0][row->key.cause], OPGAP_CAUSE_COUNT, start, start + row->ns);
+    add(a, &table->over_time[0][row->key.cause], OPGAP_CAUSE_COUNT, start, start + row->ns, sign);
     start += row->ns;
   }
 }

@@ -18,4 +18,8 @@ try opgap html t.opgap --detail 1s
 try opgap html t.opgap --detail 2s:1s
 try opgap html t.opgap again
 try opgap html missing.opgap
+file=$(ls t.opgap/*.opgt)
+truncate -s -40 "$file"
+try opgap html t.opgap
+[ "$(stat -c %s t.html)" -gt 100000 ] && echo "a page of what is left"
 ls

@@ -80,6 +80,13 @@ def check_gaps(summary):
     check("causes add up to all gaps", sum(cause["ns"] for cause in gaps["by_cause"]), gaps["thread_ns"])
     for gap in gaps["threads"]:
         check("causes of a gap add up", sum(cause["ns"] for cause in gap["causes"]), gap["duration_ns"])
+    sums = collections.Counter()
+    for cause in gaps["by_cause"]:
+        sums[cause["cause"]] += cause["ns"]
+    course = summary["over_time"]["thread_gap_ns"]
+    check("causes over time add up to all gaps", {cause: sum(ns) for cause, ns in course.items()}, dict(+sums))
+    most = max(map(sum, zip(*course.values())), default=0)
+    check("no more gaps than time on one main thread", most <= summary["over_time"]["bucket_ns"], True)
     loading = sum(cause["ns"] for cause in gaps["by_cause"] if cause["cause"] == "data loading")
     check("some time is lost to data loading", loading > 0, True)
 

@@ -174,6 +174,11 @@ def check_flame(page, r, name):
     true("its details", name in page.js("document.getElementById('flame-details').textContent"))
     page.press("#flame .tools button:last-child")
     equal("width of the whole graph", round(flame_box(page, name)[1]), round(wide))
+    equal("one box takes the keyboard", page.js("document.querySelectorAll('#flame-box [tabindex=\"0\"]').length"), 1)
+    page.do("document.querySelector('#flame-box [tabindex=\"0\"]').focus()")
+    for key in ("ArrowDown", "ArrowDown", "ArrowUp"):
+        page.key(key)
+    equal("arrow keys walk the tree", page.js("document.activeElement.getAttribute('data-name')"), r["processes"][0]["role_kind"])
 
 
 def check_memory(page, r):

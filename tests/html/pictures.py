@@ -18,7 +18,7 @@ TRAINING = ("verdict", "steps", "gaps", "loader", "timeline", "ops", "flame", "m
 
 def take(page, view, path, height=620):
     """The first lines of a view, as WebP of whatever quality fits."""
-    page.do("document.getElementById('%s').scrollIntoView()" % view)
+    page.do("document.getElementById('nav').hidden = true; document.getElementById('%s').scrollIntoView()" % view)
     page.frame()
     clip = page.js("(() => { const b = document.getElementById('%s').getBoundingClientRect(); return { x: 0, y: b.top + scrollY, "
                    "width: innerWidth, height: Math.min(%d, b.height + 14), scale: 1 }; })()" % (view, height))

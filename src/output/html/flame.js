@@ -72,7 +72,7 @@
         .attr("aria-label", "Flame graph");
       const x = value => Math.max(0, Math.min(width, (value - at.x0) / span * width));
       const g = svg.selectAll("g").data(shown).join("g").attr("transform", item => `translate(${x(item.x0)},${item.depth * ROW})`)
-        .attr("tabindex", 0).attr("role", "treeitem").attr("data-name", item => item.data.name)
+        .attr("tabindex", item => item === at ? 0 : -1).attr("role", "treeitem").attr("data-name", item => item.data.name)
         .attr("data-ns", item => item.value).attr("class", item => state.text && !found(item) ? "dim" : null)
         .attr("aria-label", item => `${item.data.name}, ${opgap.time(item.value)}`);
       const wide = item => x(item.x1) - x(item.x0);
@@ -89,6 +89,9 @@
           if (event.key === "Enter" || event.key === " ") {
             event.preventDefault();
             choose(item);
+          } else if (event.key.startsWith("Arrow")) {
+            event.preventDefault();
+            walk(item, event.key, shown, svg.node());
           }
         });
         this.addEventListener("pointermove", event => opgap.tip.show(event, item.data.name, [
@@ -99,6 +102,15 @@
       });
       svgBox.replaceChildren(svg.node());
       count.textContent = state.text ? `${opgap.count(top.descendants().filter(found).length)} boxes match` : "";
+    }
+
+    /* Arrow keys: up and down the stack, left and right among the boxes of one height. */
+    function walk(item, key, shown, svg) {
+      const level = shown.filter(other => other.depth === item.depth).sort((a, b) => a.x0 - b.x0), place = level.indexOf(item);
+      const next = key === "ArrowUp" ? item.parent : key === "ArrowDown" ? (item.children || []).find(child => shown.includes(child))
+        : level[place + (key === "ArrowRight" ? 1 : -1)];
+      if (next && shown.includes(next))
+        svg.childNodes[shown.indexOf(next)].focus();
     }
 
     function choose(item) {
