@@ -172,7 +172,7 @@ static void add_op(struct analysis *a, struct thread *t, const struct opgap_reco
     t->first_op = name;
     t->first_op_ns = r->start_ns;
   }
-  steps_op(a, t, flags, framework, r);
+  steps_op(a, t, name, flags, framework, r);
   if (a->steps_only)
     return;
   ops_add(a, t, r);
@@ -529,6 +529,7 @@ static void free_process(struct process *p)
     VEC_FREE(&p->steps[s].start);
     VEC_FREE(&p->steps[s].end);
   }
+  VEC_FREE(&p->outermost);
 }
 
 /* Releases all but the pool, which is the summary's. */
@@ -847,6 +848,7 @@ static bool find_window(const struct opgap_source *source, const struct opgap_an
   struct analysis *a = analysis_new(source, options);
   a->steps_only = true;
   merge(a);
+  steps_find_period(a);
   roles_assign(a);
   bool found = steps_window(a, error, size);
   window[0] = a->window_start;
@@ -868,6 +870,7 @@ struct opgap_summary *opgap_analyse(const struct opgap_source *source, const str
     a->window_end = window[1];
   }
   merge(a);
+  steps_find_period(a);
   roles_assign(a);
   struct opgap_summary *summary = NULL;
   if (roles_include(a, error, size)) {

@@ -27,6 +27,7 @@
 #define CAUSE_LIMIT 65536u
 #define FILE_LIMIT 1000000u
 #define LOCK_LIMIT 65536u
+#define PERIOD_LIMIT 65536u
 #define SAMPLE_LIMIT 512u
 #define NAME_LIMIT 4194304u /* ids of names that are cached; others are looked up each time */
 
@@ -105,6 +106,7 @@ struct past_sample {
 
 /* What lies directly inside the op that will end next at the level above. */
 struct level {
+  uint64_t first_start, last_start, last_end; /* of the ops in it */
   uint64_t child_ns, blocked_ns;
   uint32_t children, last_child; /* last_child: its row + 1; then what it added to that row */
   uint64_t last_ns, last_blocked_ns, last_gpu_ns, last_allocs, last_alloc_bytes;
@@ -177,6 +179,7 @@ enum step_source {
   STEPS_NVTX,
   STEPS_BACKWARD,
   STEPS_DATALOADER,
+  STEPS_PERIOD, /* found when all records are read: the rounds of a loop without any mark */
   STEPS_SOURCES
 };
 
@@ -231,6 +234,7 @@ struct process {
   bool scheduled;        /* OPGAP_SCHEDULE is set */
   uint64_t window_steps; /* steps of each window of OPGAP_SCHEDULE; 0: windows follow each other without a gap */
   struct step_list steps[STEPS_SOURCES];
+  VEC(struct past_op) outermost; /* of its main thread, the first PERIOD_LIMIT, while there are no better steps */
   uint64_t last_forward_ns, last_backward_ns; /* ends of outermost ops: a backward pass begins a burst */
   uint64_t last_split_ns;                     /* last __next__ or backward: splits optimizer steps */
   bool uses_gpu;                              /* CUDA calls were seen */
@@ -467,8 +471,10 @@ void memory_finish(struct analysis *a);
 
 /* steps.c */
 void steps_open(struct analysis *a, unsigned process);
-void steps_op(struct analysis *a, struct thread *t, uint32_t flags, bool framework, const struct opgap_record *r);
+void steps_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, bool framework,
+              const struct opgap_record *r);
 void steps_mark(struct analysis *a, struct thread *t, const struct opgap_record *r);
+void steps_find_period(struct analysis *a); /* when all records are read */
 /* Which of a process's lists is its steps; STEPS_SOURCES when none. */
 enum step_source steps_source(const struct process *p);
 unsigned steps_process(const struct analysis *a); /* whose steps are shown; UINT32_MAX: none */

@@ -65,12 +65,28 @@ static void add_place(struct analysis *a, const struct thread *t, uint32_t row, 
     place_add(&a->op_places, row, analysis_gid(a, t->process, r->field[5]), self_ns);
 }
 
-/* Takes what is complete above a depth and has no parent yet. */
-static struct level take_levels(struct thread *t, unsigned depth)
+/* Ops that ended before this one began are not in it: the range around them ended on another thread.  Where only the
+ * last one is inside, the others are left out as far as that is known. */
+static void leave_orphans(struct level *l, uint64_t start)
+{
+  if (l->children == 0 || l->first_start >= start)
+    return;
+  if (l->last_end <= start) {
+    *l = (struct level){0};
+    return;
+  }
+  l->child_ns = l->last_start >= start ? l->last_ns : 0;
+  l->blocked_ns = l->last_start >= start ? l->last_blocked_ns : 0;
+  l->children = l->last_start >= start;
+}
+
+/* Takes what is complete above a depth and has no parent yet, for an op that began at `start`. */
+static struct level take_levels(struct thread *t, unsigned depth, uint64_t start)
 {
   struct level sum = {0};
   for (unsigned d = depth + 1; d <= t->deepest; d++) {
     struct level *l = &t->levels[d];
+    leave_orphans(l, start);
     if (d == depth + 1) {
       sum = *l;
     } else { /* orphans: their parent's record was lost */
@@ -108,6 +124,10 @@ static void leave(struct thread *t, const struct opgap_record *r, uint32_t row, 
 {
   struct level *own = &t->levels[r->depth];
   uint64_t ns = r->end_ns - r->start_ns;
+  if (own->children == 0)
+    own->first_start = r->start_ns;
+  own->last_start = r->start_ns;
+  own->last_end = r->end_ns;
   own->child_ns += ns;
   own->blocked_ns += blocked_ns;
   own->children++;
@@ -126,7 +146,7 @@ static void leave(struct thread *t, const struct opgap_record *r, uint32_t row, 
 void ops_add(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
   uint64_t ns = r->end_ns - r->start_ns, self_gpu = 0, total_gpu = 0;
-  struct level inside = take_levels(t, r->depth);
+  struct level inside = take_levels(t, r->depth, r->start_ns);
   uint64_t blocked_ns = inside.blocked_ns < ns ? inside.blocked_ns : ns;
   uint32_t row_index = row_of(a, t->process, r->event == OPGAP_EV_RANGE, r->field[0]);
   gpu_op(a, t, r, &self_gpu, &total_gpu);

@@ -113,9 +113,110 @@ static void follow_bursts(struct analysis *a, struct thread *t, uint32_t flags, 
     push(a, t->process, STEPS_BACKWARD, list->first_start, r->start_ns);
 }
 
-void steps_op(struct analysis *a, struct thread *t, uint32_t flags, bool framework, const struct opgap_record *r)
+/* ---- a loop without any mark ----
+ *
+ * The outermost ops and ranges of the main thread make a sequence of names.  A name that comes again after the same
+ * number of others nearly every time marks the rounds of a loop; the longest such period is the loop around all. */
+
+static void follow_outermost(struct analysis *a, struct thread *t, uint32_t name, const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
+  if (r->depth > 0 || p->main_thread != (unsigned)(t - a->threads) || p->outermost.count >= PERIOD_LIMIT)
+    return;
+  if (steps_source(p) < STEPS_PERIOD) {
+    VEC_FREE(&p->outermost);
+    return;
+  }
+  *VEC_PUSH(&p->outermost) = (struct past_op){r->start_ns, r->end_ns, name};
+}
+
+#define PERIOD_LEAST_ROUNDS 10u
+
+struct recurring {
+  uint32_t name, count, last; /* last: position + 1 */
+  uint32_t period, votes;     /* majority of the distances, by Boyer and Moore */
+  uint32_t equal;             /* distances that are the period */
+};
+struct recurrings {
+  struct opgap_map index; /* (name, 0) -> rows + 1 */
+  VEC(struct recurring) rows;
+};
+
+static struct recurring *recurring_of(struct recurrings *all, uint32_t name)
+{
+  uint32_t *index = opgap_map_put(&all->index, name, 0);
+  if (*index == 0) {
+    VEC_PUSH(&all->rows)->name = name;
+    *index = (uint32_t)all->rows.count;
+  }
+  return &all->rows.at[*index - 1];
+}
+
+static void count_distances(struct recurrings *all, const struct process *p)
+{
+  for (uint32_t i = 0; i < p->outermost.count; i++) {
+    struct recurring *r = recurring_of(all, p->outermost.at[i].name);
+    uint32_t distance = i + 1 - r->last;
+    if (r->count++ > 0) {
+      if (r->votes == 0)
+        r->period = distance;
+      r->votes += distance == r->period ? 1 : -1u;
+    }
+    r->last = i + 1;
+  }
+  for (size_t k = 0; k < all->rows.count; k++)
+    all->rows.at[k].last = 0;
+  for (uint32_t i = 0; i < p->outermost.count; i++) {
+    struct recurring *r = recurring_of(all, p->outermost.at[i].name);
+    r->equal += r->last > 0 && i + 1 - r->last == r->period;
+    r->last = i + 1;
+  }
+}
+
+/* At least nine of ten distances are the period, and the rounds make up four fifths of the sequence. */
+static bool is_regular(const struct recurring *r, size_t sequence)
+{
+  return r->count > PERIOD_LEAST_ROUNDS && r->equal * 10ull >= (r->count - 1) * 9ull &&
+         (uint64_t)r->equal * r->period * 5 >= (uint64_t)sequence * 4;
+}
+
+static void find_period(struct analysis *a, unsigned process)
+{
+  struct process *p = &a->processes[process];
+  struct recurrings all = {0};
+  const struct recurring *best = NULL; /* rows are by first position, so that is the first op of a round */
+  count_distances(&all, p);
+  for (size_t k = 0; k < all.rows.count; k++)
+    if (is_regular(&all.rows.at[k], p->outermost.count) && (best == NULL || all.rows.at[k].period > best->period))
+      best = &all.rows.at[k];
+  uint32_t last = 0; /* position + 1 */
+  for (uint32_t i = 0; best != NULL && i < p->outermost.count; i++) {
+    if (p->outermost.at[i].name != best->name)
+      continue;
+    if (last > 0 && i + 1 - last == best->period) {
+      struct step_list *list = &p->steps[STEPS_PERIOD];
+      list->marks++;
+      *VEC_PUSH(&list->start) = p->outermost.at[last - 1].start;
+      *VEC_PUSH(&list->end) = p->outermost.at[i].start;
+    }
+    last = i + 1;
+  }
+  opgap_map_free(&all.index);
+  VEC_FREE(&all.rows);
+}
+
+void steps_find_period(struct analysis *a)
+{
+  for (unsigned i = 0; i < a->process_count; i++)
+    if (steps_source(&a->processes[i]) == STEPS_SOURCES && a->processes[i].outermost.count > PERIOD_LEAST_ROUNDS)
+      find_period(a, i);
+}
+
+void steps_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, bool framework,
+              const struct opgap_record *r)
+{
+  struct process *p = &a->processes[t->process];
+  follow_outermost(a, t, name, r);
   if (framework && r->depth == 0)
     follow_bursts(a, t, flags, r);
   if (p->first_op_ns == 0 || r->start_ns < p->first_op_ns)
@@ -144,7 +245,7 @@ void steps_mark(struct analysis *a, struct thread *t, const struct opgap_record 
 enum step_source steps_source(const struct process *p)
 {
   for (int s = 0; s < STEPS_SOURCES; s++)
-    if (p->steps[s].end.count > (s >= STEPS_BACKWARD ? 1 : 0))
+    if (p->steps[s].end.count > (s >= STEPS_BACKWARD && s != STEPS_PERIOD ? 1 : 0))
       return (enum step_source)s;
   return STEPS_SOURCES;
 }
@@ -222,8 +323,8 @@ static void step_statistics(struct opgap_sum_steps *steps)
 
 void steps_list(struct analysis *a, unsigned process, struct opgap_sum_steps *steps)
 {
-  static const char *const names[] = {"opgap_step", "ProfilerStep", "Optimizer.step", "NVTX", "backward",
-                                      "DataLoader", "none"};
+  static const char *const names[] = {"opgap_step", "ProfilerStep", "Optimizer.step", "NVTX",
+                                      "backward",   "DataLoader",   "periodicity",    "none"};
   steps->source = names[STEPS_SOURCES];
   if (process != UINT32_MAX) {
     const struct process *p = &a->processes[process];

@@ -192,8 +192,11 @@ static void head_steps(const struct page *p)
     char view[256];
     view_name(p->s, view, sizeof view);
     line(p, "steps", "are those of the trainer; this view is of %s", view);
-  } else if (steps->count == 0)
-    line(p, "steps", "none found (no Optimizer.step, opgap_step, ProfilerStep or NVTX step ranges)");
+  } else if (steps->count == 0 && info(p->s, "OPGAP_SCHEDULE") != NULL && info(p->s, "OPGAP_SCHEDULE")[0] != '\0')
+    line(p, "steps", "none found in what OPGAP_SCHEDULE let be recorded: see the notice");
+  else if (steps->count == 0)
+    line(p, "steps",
+         "none found (no Optimizer.step, opgap_step, ProfilerStep or NVTX step ranges, and no loop of ops)");
   else
     line(p, "steps", "%zu by %s: median %s, p95 %s%s", steps->count, steps->source, median, p95,
          steps->skipped ? " (warm-up left out)" : "");

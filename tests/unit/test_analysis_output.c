@@ -552,6 +552,61 @@ START_TEST(test_process_by_part_of_role)
 }
 END_TEST
 
+START_TEST(test_steps_outside_of_the_schedule)
+{
+  unsigned p = fake_process(100, 1, "python");
+  unsigned t = fake_thread(p, 100, "python");
+  fake_setting(p, "OPGAP_SCHEDULE", "wait=5,active=1");
+  fake_op(p, t, 0, 1000, 2000, "aten::add", 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  char *text = print_with(opgap_output_text, s, 0);
+  ck_assert_ptr_nonnull(strstr(text, "none found in what OPGAP_SCHEDULE let be recorded: see the notice\n"));
+  free(text);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* Steps of 10 ms: 7 ms of sleep, 2 ms of an op. */
+START_TEST(test_bounds_are_printed)
+{
+  unsigned p = fake_process(100, 1, "python");
+  unsigned t = fake_thread(p, 100, "python");
+  for (uint64_t i = 0; i < 10; i++) {
+    fake_op(p, t, 0, 1000 + 10000 * i, 3000 + 10000 * i, "aten::add", 0, 0);
+    fake_call(p, t, 0, FAKE_SLEEP, 3000 + 10000 * i, 10000 + 10000 * i, 0, 0, 0);
+    fake_step(p, t, 11000 + 10000 * i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  char *text = print_with(opgap_output_text, s, 0);
+  ck_assert_ptr_nonnull(
+      strstr(text, "- sleep (at most 70 % shorter). The main thread sleeps for 70.0 % of step time. "));
+  ck_assert_ptr_nonnull(
+      strstr(text, "- compute (the work itself). Framework ops take 20.0 % of step time, 2000.0 us each. "));
+  ck_assert_ptr_nonnull(strstr(text, "No class of work holds this run back; most of its step time goes to \"sleep\""));
+  ck_assert_ptr_nonnull(strstr(text, "Other: waiting, sleep"));
+  free(text);
+  text = opgap_output_json(s, &(struct opgap_output_options){0});
+  json_t *root = json_loads(text, 0, NULL);
+  json_t *verdict = json_object_get(root, "verdict");
+  json_t *first = json_array_get(json_object_get(verdict, "bottlenecks"), 0);
+  ck_assert_str_eq(json_string_value(json_object_get(first, "kind")), "sleep");
+  ck_assert_int_eq(json_integer_value(json_object_get(first, "at_most_ns")), 9 * 7000000);
+  ck_assert_double_eq_tol(json_real_value(json_object_get(first, "at_most_share")), 0.7, 1e-9);
+  ck_assert_int_eq(json_integer_value(json_object_get(verdict, "step_ns")), 9 * 10000000);
+  json_t *breakdown = json_object_get(root, "step_breakdown"), *part;
+  json_int_t sum = 0;
+  size_t index;
+  json_array_foreach(json_object_get(breakdown, "other"), index, part)
+  {
+    sum += json_integer_value(json_object_get(part, "ns"));
+  }
+  ck_assert_int_eq(sum, json_integer_value(json_object_get(breakdown, "other_ns")));
+  json_decref(root);
+  free(text);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_view_without_trainer)
 {
   three_ranks();
@@ -602,6 +657,8 @@ int main(void)
   tcase_add_test(tests, test_output_width);
   tcase_add_test(tests, test_report_fits_terminals);
   tcase_add_test(tests, test_process_by_part_of_role);
+  tcase_add_test(tests, test_steps_outside_of_the_schedule);
+  tcase_add_test(tests, test_bounds_are_printed);
   tcase_add_test(tests, test_view_without_trainer);
   tcase_add_test(tests, test_sort_names);
   tcase_add_test(tests, test_source_locations);

@@ -386,6 +386,67 @@ START_TEST(test_long_next_is_one_gap)
 }
 END_TEST
 
+/* ---- steps without a mark, orphans ---- */
+
+/* Rounds of 10 ms: load, three layers, and in every seventh round a report that does not belong to the loop. */
+START_TEST(test_steps_by_period)
+{
+  for (uint64_t i = 0; i < 30; i++) {
+    uint64_t at = 1000 + 10000 * i;
+    fake_range(p, t, 0, at, at + 1000, "load");
+    for (uint64_t layer = 0; layer < 3; layer++) {
+      fake_op(p, t, 0, at + 2000 + 2000 * layer, at + 3000 + 2000 * layer, "aten::linear", 0, 0);
+      fake_op(p, t, 0, at + 3000 + 2000 * layer, at + 3500 + 2000 * layer, "aten::relu", 0, 0);
+    }
+    if (i == 15)
+      fake_op(p, t, 0, at + 9000, at + 9500, "aten::item", 0, 0);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_str_eq(s->steps.source, "periodicity");
+  ck_assert_uint_eq(s->steps.count, 28); /* 29 rounds are followed by another; one of them is longer */
+  ck_assert_uint_eq(s->steps.start_ns[0], 1000 * US - s->start_ns);
+  for (size_t i = 0; i < s->steps.count; i++)
+    ck_assert_uint_eq(s->steps.durations_ns[i], 10 * MS);
+  ck_assert_uint_eq(s->breakdown.class_ns[OPGAP_CLASS_CPU_EXEC], s->breakdown.steps * 4500 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_no_period)
+{
+  for (uint64_t i = 0; i < 200; i++) {
+    uint64_t at = 1000 + 1000 * i;
+    fake_op(p, t, 0, at, at + 500, i * i % 7 < 3 ? "aten::add" : i * i % 11 < 4 ? "aten::mul" : "aten::cat", 0, 0);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_str_eq(s->steps.source, "none");
+  ck_assert_uint_eq(s->steps.count, 0);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* A range that began here ended on another thread: what was in it is not in the op that comes later. */
+START_TEST(test_children_of_a_range_that_ended_elsewhere)
+{
+  fake_op(p, t, 1, 1000, 1400, "aten::orphan", 0, 0);
+  fake_op(p, t, 1, 1400, 1500, "aten::orphan", 0, 0);
+  fake_op(p, t, 1, 2010, 2040, "aten::child", 0, 0);
+  fake_op(p, t, 0, 2000, 2100, "aten::outer", 0, 0);
+  fake_op(p, t, 1, 3000, 3400, "aten::orphan", 0, 0);
+  fake_op(p, t, 0, 4000, 4100, "aten::alone", 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  uint64_t found = 0;
+  for (size_t i = 0; i < s->op_count; i++) {
+    bool outer = strcmp(s->ops[i].name, "aten::outer") == 0, alone = strcmp(s->ops[i].name, "aten::alone") == 0;
+    found += outer || alone;
+    if (outer || alone)
+      ck_assert_uint_eq(s->ops[i].self_cpu_ns, outer ? 70 * US : 100 * US);
+  }
+  ck_assert_uint_eq(found, 2);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* ---- the scheduler: steps of 100 ms, samples every 100 ms, in the middle of the steps ---- */
 
 struct rates { /* ms in 100 ms */
@@ -538,6 +599,9 @@ int main(void)
   tcase_add_test(tests, test_no_workers);
   tcase_add_test(tests, test_ready_batches);
   tcase_add_test(tests, test_long_next_is_one_gap);
+  tcase_add_test(tests, test_steps_by_period);
+  tcase_add_test(tests, test_no_period);
+  tcase_add_test(tests, test_children_of_a_range_that_ended_elsewhere);
   tcase_add_test(tests, test_run_queue);
   tcase_add_test(tests, test_oversubscription);
   tcase_add_test(tests, test_cgroup_limit);
