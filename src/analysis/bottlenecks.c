@@ -71,21 +71,33 @@ static unsigned cores(const struct list *l)
   return 0;
 }
 
-/* How many CPUs all threads together wanted on average; 0: not sampled. */
-static double wanted(const struct opgap_summary *s)
+/* How many CPUs all threads together wanted on average during the steps counted; 0: not sampled. */
+static double wanted(const struct list *l)
 {
+  const struct opgap_sum_steps *steps = &l->s->steps;
+  const struct analysis *a = l->a;
   uint64_t ns = 0;
-  for (size_t i = 0; i < s->thread_count; i++)
-    if (s->threads[i].run_ns != OPGAP_UNKNOWN)
-      ns += s->threads[i].run_ns + s->threads[i].queue_ns;
-  return share(ns, s->duration_ns);
+  if (steps->count <= steps->skipped)
+    return 0;
+  uint64_t start = a->start_ns + steps->start_ns[steps->skipped];
+  uint64_t end = a->start_ns + steps->start_ns[steps->count - 1] + steps->durations_ns[steps->count - 1];
+  for (unsigned i = 0; i < a->thread_count; i++) {
+    const struct thread *t = &a->threads[i];
+    size_t first = timeline_samples_from(t, start), last = timeline_samples_from(t, end);
+    last = last < t->samples.count ? last : t->samples.count - 1; /* one behind each end */
+    if (t->samples.count == 0 || last <= first || !a->processes[t->process].included)
+      continue;
+    const struct past_sample *from = RING_AT(&t->samples, first), *to = RING_AT(&t->samples, last);
+    ns += to->run - from->run + to->queue - from->queue;
+  }
+  return share(ns, end - start);
 }
 
 /* Whether the run's own threads are more than the CPUs: else it is other programs that it waits for. */
 static bool oversubscribed(const struct list *l)
 {
   unsigned have = cores(l);
-  return have > 0 && wanted(l->s) > 1.2 * have;
+  return have > 0 && wanted(l) > 1.2 * have;
 }
 
 /* The file that took most time in these operations; NULL: none. */
@@ -301,7 +313,7 @@ static bool mostly_writes(const struct analysis *a, unsigned process)
       continue;
     if (row->verb == VERB_WRITE || row->verb == VERB_SYNC)
       writes += row->ns;
-    else
+    else if (row->verb == VERB_READ) /* what opening and closing are for is told by these */
       reads += row->ns;
   }
   return writes > reads;
@@ -362,7 +374,7 @@ static uint64_t mean_op(const struct opgap_summary *s)
 static uint64_t add_off_cpu(struct list *l, uint64_t work)
 {
   const struct opgap_sum_breakdown *b = &l->s->breakdown;
-  double cpus = wanted(l->s);
+  double cpus = wanted(l);
   unsigned have = cores(l);
   add(l, "cgroup_limit", b->throttled_ns, work, "Raise the CPU limit of the container (cpu.max), or run fewer threads.",
       "The CPU limit of its cgroup stops the main thread for ~%.1f %% of step time", percent(l, b->throttled_ns));

@@ -250,6 +250,17 @@ enum step_source steps_source(const struct process *p)
   return STEPS_SOURCES;
 }
 
+/* Marks before periods, then the lowest rank, then the most steps. */
+static bool better_steps(const struct process *p, const struct process *best)
+{
+  enum step_source own = steps_source(p), other = steps_source(best);
+  if ((own == STEPS_PERIOD) != (other == STEPS_PERIOD))
+    return other == STEPS_PERIOD;
+  if (p->info->rank != best->info->rank)
+    return p->info->rank < best->info->rank;
+  return p->steps[own].end.count > best->steps[other].end.count;
+}
+
 unsigned steps_process(const struct analysis *a)
 {
   unsigned best = UINT32_MAX;
@@ -257,9 +268,7 @@ unsigned steps_process(const struct analysis *a)
     const struct process *p = &a->processes[i];
     if (steps_source(p) == STEPS_SOURCES || !p->included || p->role == OPGAP_ROLE_WORKER)
       continue;
-    if (best == UINT32_MAX || p->info->rank < a->processes[best].info->rank ||
-        (p->info->rank == a->processes[best].info->rank &&
-         p->steps[steps_source(p)].end.count > a->processes[best].steps[steps_source(&a->processes[best])].end.count))
+    if (best == UINT32_MAX || better_steps(p, &a->processes[best]))
       best = i;
   }
   return best;

@@ -294,7 +294,10 @@ static void put_waits(json_t *j, const struct opgap_sum_breakdown *b)
 
 static json_t *breakdown_json(const struct opgap_sum_breakdown *b)
 {
-  json_t *j = json_object(), *course = json_object();
+  json_t *j = json_object(), *course = json_object(), *off_cpu = json_object();
+  PUT(off_cpu, "run_queue_ns", b->sampled ? number(b->queue_ns) : json_null());
+  PUT(off_cpu, "throttled_ns", b->sampled ? number(b->throttled_ns) : json_null());
+  PUT(off_cpu, "blocked_outside_ns", b->sampled ? number(b->outside_ns) : json_null());
   PUT(j, "steps", number(b->steps));
   for (int c = 0; c < OPGAP_CLASS_COUNT; c++) {
     char key[32];
@@ -305,9 +308,7 @@ static json_t *breakdown_json(const struct opgap_sum_breakdown *b)
   PUT(course, "bucket_steps", number(b->bucket_steps));
   PUT(j, "course", course);
   put_waits(j, b);
-  PUT(j, "run_queue_ns", b->sampled ? number(b->queue_ns) : json_null());
-  PUT(j, "throttled_ns", b->sampled ? number(b->throttled_ns) : json_null());
-  PUT(j, "blocked_outside_ns", b->sampled ? number(b->outside_ns) : json_null());
+  PUT(j, "off_cpu", off_cpu);
   return j;
 }
 

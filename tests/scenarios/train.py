@@ -92,9 +92,9 @@ def locked(_):
 
 
 def parallel_augmentation(_):
-    size = torch.zeros(160000)
+    image = torch.zeros(500000)
     for _ in range(6):
-        size = torch.exp(size) * 0.5
+        image = torch.exp(image) * 0.5
 
 
 def threads_in_worker(_):
