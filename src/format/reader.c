@@ -32,11 +32,13 @@ struct name {
 struct chunk {
   const uint8_t *payload;
   uint32_t stored_bytes, raw_bytes, records;
+  uint64_t last_ns;
 };
 
 struct stream {
   struct chunk *chunks;
   size_t count, capacity;
+  uint64_t position; /* in its ring, behind the last record that the file holds */
 };
 
 struct pair {
@@ -48,17 +50,43 @@ struct block { /* memory that lives as long as its process */
   char bytes[];
 };
 
+/* A part of the file; the first one begins with the file, others where the one before became stale. */
+struct mapping {
+  struct mapping *next;
+  uint8_t *bytes;
+  uint64_t offset, size;
+  uint64_t last_ns; /* of its chunks */
+};
+
+struct damage {
+  char **lines;
+  unsigned count;
+};
+
+/* What is known of a process from its file alone, so that what its ring added can be taken back. */
+struct file_state {
+  struct opgap_process_info info;
+  struct opgap_stream_info *stream_infos; /* [info.stream_count] */
+  size_t *chunk_counts;                   /* the same */
+  size_t pair_count;
+  unsigned damage_count;
+  uint32_t last_sequence, missing_chunks;
+  bool end_seen, goes_on;
+};
+
 struct process {
   struct opgap_process_info info;
   char *path;
-  uint8_t *bytes;       /* the mapped file */
-  uint64_t size, sound; /* sound: up to the end of the last sound chunk */
-  uid_t owner;          /* of the file */
-  uint8_t *older;       /* the part before it, mapped; NULL: none */
-  uint64_t older_size;
+  struct mapping *mappings; /* the newest first */
+  struct mapping *older;    /* the part before the file; NULL: none */
+  uid_t owner;              /* of the file */
   ino_t inode, older_inode;
-  uint8_t *tail; /* chunks drained from the process's ring, in memory */
+  uint64_t file_size, older_size; /* when they were mapped last */
+  uint64_t sound;                 /* offset behind the last chunk taken from the file */
+  uint8_t *tail;                  /* chunks drained from the process's ring, in memory */
   size_t tail_size, tail_capacity;
+  bool in_tail; /* being read now */
+  struct file_state file_state;
   struct pair *pairs;
   size_t pair_count;
   struct opgap_event rows[OPGAP_MAX_EVENTS];
@@ -70,18 +98,23 @@ struct process {
   bool end_seen;
   uint64_t shift_ns; /* from its clock to the trace's */
   bool torn;         /* the process wrote to its file while file and ring were read */
+  bool replaced;     /* the path is another part's now */
   _Atomic(_Atomic(struct name *) *) names[NAME_PAGES];
   _Atomic uint32_t name_limit;
   _Atomic uint64_t invalid;
   pthread_mutex_t lock; /* blocks, and who adds a name */
-  struct block *blocks;
+  struct block *blocks, *tail_blocks;
+  struct damage damage;
 };
 
 struct opgap_trace {
+  char *path;
+  bool folder;
   struct process **processes;
   unsigned count;
-  char **damage;
-  unsigned damage_count;
+  char *clock_boot_id;     /* of the process on whose clock all times are; NULL: none yet */
+  int64_t clock_offset_ns; /* its realtime_offset_ns */
+  struct damage damage;    /* files that cannot be read at all */
 };
 
 /* A column: its bytes, and where the next value is. */
@@ -123,40 +156,56 @@ static void *keep(struct process *process, size_t size)
   if (block == NULL)
     return NULL;
   pthread_mutex_lock(&process->lock);
-  block->next = process->blocks;
-  process->blocks = block;
+  struct block **list = process->in_tail ? &process->tail_blocks : &process->blocks;
+  block->next = *list;
+  *list = block;
   pthread_mutex_unlock(&process->lock);
   return block->bytes;
 }
 
-static void add_damage(struct opgap_trace *trace, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void add_damage(struct opgap_trace *trace, const char *fmt, ...)
+static void free_blocks(struct block **list)
 {
-  char **grown = realloc(trace->damage, (trace->damage_count + 1) * sizeof *grown);
+  while (*list) {
+    struct block *block = *list;
+    *list = block->next;
+    free(block);
+  }
+}
+
+static void add_damage(struct damage *damage, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add_damage(struct damage *damage, const char *fmt, ...)
+{
+  char **grown = realloc(damage->lines, (damage->count + 1) * sizeof *grown);
   char *line = NULL;
   va_list arguments;
   if (grown == NULL)
     return;
-  trace->damage = grown;
+  damage->lines = grown;
   va_start(arguments, fmt);
   if (vasprintf(&line, fmt, arguments) < 0)
     line = NULL;
   va_end(arguments);
   if (line)
-    trace->damage[trace->damage_count++] = line;
+    damage->lines[damage->count++] = line;
 }
 
-static void forget_damage(struct opgap_trace *trace, unsigned count)
+static void cut_damage(struct damage *damage, unsigned count)
 {
-  while (trace->damage_count > count)
-    free(trace->damage[--trace->damage_count]);
+  while (damage->count > count)
+    free(damage->lines[--damage->count]);
+}
+
+static void free_damage(struct damage *damage)
+{
+  cut_damage(damage, 0);
+  free(damage->lines);
 }
 
 /* ---- the file's chunks ---- */
 
 struct visit {
-  struct opgap_trace *trace;
   struct process *process;
+  struct mapping *mapping; /* NULL: the tail */
 };
 
 static uint8_t *decompress(const uint8_t *payload, const struct opgap_chunk_header *header)
@@ -223,8 +272,8 @@ static struct stream *stream_of(struct process *process, const struct opgap_chun
   infos[count] = (struct opgap_stream_info){.serial = header->serial,
                                             .kind = (uint8_t)header->kind,
                                             .tid = header->tid,
-                                            .first_ns = header->first_ns,
-                                            .last_ns = header->last_ns,
+                                            .first_ns = header->first_ns + process->shift_ns,
+                                            .last_ns = header->last_ns + process->shift_ns,
                                             .name = ""};
   process->info.stream_count++;
   process->info.streams = infos;
@@ -244,12 +293,16 @@ static void add_records(struct process *process, const struct opgap_chunk_header
     stream->chunks = grown;
     stream->capacity = capacity;
   }
-  stream->chunks[stream->count++] = (struct chunk){payload, header->stored_bytes, header->raw_bytes, header->records};
+  uint64_t first_ns = header->first_ns + process->shift_ns, last_ns = header->last_ns + process->shift_ns;
+  stream->chunks[stream->count++] =
+      (struct chunk){payload, header->stored_bytes, header->raw_bytes, header->records, last_ns};
+  if (!process->in_tail && header->position > stream->position)
+    stream->position = header->position;
   struct opgap_stream_info *info = &process->stream_infos[stream - process->streams];
-  if (header->first_ns < info->first_ns)
-    info->first_ns = header->first_ns;
-  if (header->last_ns > info->last_ns)
-    info->last_ns = header->last_ns;
+  if (first_ns < info->first_ns)
+    info->first_ns = first_ns;
+  if (last_ns > info->last_ns)
+    info->last_ns = last_ns;
   info->records += header->records;
   info->lost = header->lost;
   size_t length = strnlen(header->name, sizeof header->name);
@@ -271,8 +324,11 @@ static void visit_chunk(void *context, const struct opgap_chunk_header *header, 
     process->missing_chunks += header->sequence - process->last_sequence - 1;
   process->last_sequence = header->sequence;
   process->end_seen = header->type == OPGAP_CHUNK_END;
-  if (header->last_ns > process->info.end_ns)
-    process->info.end_ns = header->last_ns;
+  uint64_t last_ns = header->last_ns + process->shift_ns;
+  if (last_ns > process->info.end_ns)
+    process->info.end_ns = last_ns;
+  if (visit->mapping != NULL && last_ns > visit->mapping->last_ns)
+    visit->mapping->last_ns = last_ns;
   if (header->type == OPGAP_CHUNK_RECORDS) {
     add_records(process, header, payload);
     return;
@@ -281,7 +337,7 @@ static void visit_chunk(void *context, const struct opgap_chunk_header *header, 
     return; /* of a later version */
   uint8_t *raw = decompress(payload, header);
   if (raw == NULL) {
-    add_damage(visit->trace, "%s: a description cannot be decompressed", process->path);
+    add_damage(&process->damage, "%s: a description cannot be decompressed", process->path);
     process->info.complete = false;
     return;
   }
@@ -292,14 +348,20 @@ static void visit_chunk(void *context, const struct opgap_chunk_header *header, 
   free(raw);
 }
 
-static void note_damage(void *context, uint64_t from, uint64_t to)
+static void note_damage(struct process *process, uint64_t from, uint64_t to)
 {
-  struct visit *visit = context;
-  struct process *process = visit->process;
   process->info.damaged_bytes += to - from;
   process->info.complete = false;
-  add_damage(visit->trace, "%s: bytes %llu to %llu are damaged or cut off (%llu bytes)", process->path,
+  add_damage(&process->damage, "%s: bytes %llu to %llu are damaged or cut off (%llu bytes)", process->path,
              (unsigned long long)from, (unsigned long long)to, (unsigned long long)(to - from));
+}
+
+/* The end of the file is judged when the ring has been asked: the process may be writing there. */
+static void note_hole(void *context, uint64_t from, uint64_t to)
+{
+  struct visit *visit = context;
+  if (to < visit->mapping->size)
+    note_damage(visit->process, visit->mapping->offset + from, visit->mapping->offset + to);
 }
 
 /* ---- the ring of a process that is alive or was killed ---- */
@@ -320,13 +382,6 @@ static int tail_sink(void *context, const void *bytes, size_t size)
   return 0;
 }
 
-static void visit_skip(void *context, const struct opgap_chunk_header *header, const uint8_t *payload)
-{
-  (void)payload;
-  if (header->type == OPGAP_CHUNK_RECORDS)
-    opgap_consumer_skip(context, header->serial, header->position);
-}
-
 /* Drains a private copy of the arena: what we write into it is seen by nobody. */
 static bool drain_arena(struct process *process, struct opgap_arena *arena, bool alive)
 {
@@ -336,7 +391,8 @@ static bool drain_arena(struct process *process, struct opgap_arena *arena, bool
   struct opgap_consumer *consumer =
       opgap_consumer_init(scratch, arena, process->rows, process->row_count, tail_sink, process);
   arena->chunk_sequence = process->last_sequence;
-  opgap_walk_chunks(process->bytes, process->size, sizeof(struct opgap_file_header), visit_skip, NULL, consumer);
+  for (unsigned i = 0; i < process->info.stream_count; i++)
+    opgap_consumer_skip(consumer, process->stream_infos[i].serial, process->streams[i].position);
   long records = opgap_consumer_drain(consumer, opgap_recover_anchor, OPGAP_DRAIN_DEAD);
   uint32_t end = atomic_load(&arena->end);
   const char *how = alive                      ? "running"
@@ -379,7 +435,7 @@ static struct opgap_arena *map_ring(const struct process *process, int fd, size_
 }
 
 /* Takes what the rings still hold.  True when a ring was there. */
-static bool take_ring(struct opgap_trace *trace, struct process *process)
+static bool take_ring(struct process *process)
 {
   const char *ring = info_of(process, "ring");
   size_t mapped = 0;
@@ -391,7 +447,7 @@ static bool take_ring(struct opgap_trace *trace, struct process *process)
     struct stat status;
     if (fd >= 0)
       close(fd);
-    process->torn |= stat(process->path, &status) == 0 && (uint64_t)status.st_size > process->size;
+    process->torn |= stat(process->path, &status) == 0 && (uint64_t)status.st_size > process->file_size;
     return false;
   }
   uint64_t written;
@@ -401,9 +457,11 @@ static bool take_ring(struct opgap_trace *trace, struct process *process)
       alive && pread(fd, &written, sizeof written, offsetof(struct opgap_arena, chunk_sequence)) == sizeof written &&
       written > process->last_sequence;
   close(fd);
-  struct visit visit = {trace, process};
+  struct visit visit = {process, NULL};
+  process->in_tail = true;
   if (taken)
-    opgap_walk_chunks(process->tail, process->tail_size, 0, visit_chunk, note_damage, &visit);
+    opgap_walk_chunks(process->tail, process->tail_size, 0, visit_chunk, NULL, &visit);
+  process->in_tail = false;
   return taken;
 }
 
@@ -419,7 +477,7 @@ static int64_t info_number(const struct process *process, const char *key, int64
   return *end ? missing : n;
 }
 
-static void fill_info(struct opgap_trace *trace, struct process *process)
+static void fill_info(struct process *process)
 {
   struct opgap_process_info *info = &process->info;
   const char *text;
@@ -430,7 +488,7 @@ static void fill_info(struct opgap_trace *trace, struct process *process)
   info->host = (text = info_of(process, "host")) ? text : "";
   info->command = (text = info_of(process, "command")) ? text : "";
   info->boot_id = (text = info_of(process, "boot_id")) ? text : "";
-  info->realtime_offset_ns = info_number(process, "realtime_offset_ns", 0);
+  info->realtime_offset_ns = info_number(process, "realtime_offset_ns", 0) - (int64_t)process->shift_ns;
   info->forked = info_number(process, "forked", 0) != 0;
   info->kill_safe = info_number(process, "kill_safe", 0) != 0;
   info->exit_status = (int32_t)info_number(process, "exit_status", 0);
@@ -454,15 +512,15 @@ static void fill_info(struct opgap_trace *trace, struct process *process)
   }
   if ((text = info_of(process, "stopped")) != NULL) {
     info->complete = false;
-    add_damage(trace, "%s: recording stopped early: %s", process->path, text);
+    add_damage(&process->damage, "%s: recording stopped early: %s", process->path, text);
   }
   if (process->missing_chunks) {
     info->complete = false;
-    add_damage(trace, "%s: %u chunks are missing", process->path, process->missing_chunks);
+    add_damage(&process->damage, "%s: %u chunks are missing", process->path, process->missing_chunks);
   }
   if (!process->end_seen) {
     info->complete = false;
-    add_damage(trace,
+    add_damage(&process->damage,
                "%s: the end is missing: writing stopped early (full disk, size limit), or the process was killed and "
                "its ring is gone",
                process->path);
@@ -481,10 +539,11 @@ static void map_older_part(struct process *process)
   if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
       status.st_size >= (off_t)sizeof(struct opgap_file_header)) {
     void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (bytes != MAP_FAILED) {
-      process->older = bytes;
-      process->older_size = (uint64_t)status.st_size;
+    if (bytes != MAP_FAILED && (process->older = calloc(1, sizeof *process->older)) != NULL) {
+      *process->older = (struct mapping){.bytes = bytes, .size = (uint64_t)status.st_size};
       process->older_inode = status.st_ino;
+    } else if (bytes != MAP_FAILED) {
+      munmap(bytes, (size_t)status.st_size);
     }
   }
   if (fd >= 0)
@@ -497,7 +556,7 @@ static bool older_part_fits(const struct process *process, const struct opgap_fi
   struct opgap_file_header older;
   if (process->older == NULL || process->older_inode == process->inode)
     return false;
-  memcpy(&older, process->older, sizeof older);
+  memcpy(&older, process->older->bytes, sizeof older);
   return memcmp(older.magic, header->magic, sizeof older.magic) == 0 && older.pid == header->pid &&
          older.start_ns == header->start_ns && older.kept_from_ns < header->kept_from_ns &&
          older.header_bytes == sizeof older;
@@ -511,15 +570,15 @@ static void begin_part(struct process *process, const struct opgap_file_header *
     process->info.start_ns = process->info.end_ns = header->kept_from_ns;
 }
 
-static bool header_ok(const struct process *process, char *error, size_t error_size)
+static bool header_ok(const struct process *process, const struct mapping *file, char *error, size_t error_size)
 {
   struct opgap_file_header header;
-  if (process->size < sizeof header) {
+  if (file == NULL || file->size < sizeof header) {
     snprintf(error, error_size, "%s: %s", process->path,
-             process->size ? "too short for an opgap trace" : "the file is empty");
+             file != NULL ? "too short for an opgap trace" : "the file is empty");
     return false;
   }
-  memcpy(&header, process->bytes, sizeof header);
+  memcpy(&header, file->bytes, sizeof header);
   if (memcmp(header.magic, OPGAP_TRACE_MAGIC, sizeof header.magic) != 0) {
     snprintf(error, error_size, "%s: not an opgap trace", process->path);
     return false;
@@ -532,7 +591,8 @@ static bool header_ok(const struct process *process, char *error, size_t error_s
   return true;
 }
 
-static bool map_trace_file(struct process *process, char *error, size_t size)
+/* Maps the file from the page of an offset to its present end; does nothing when nothing lies behind the offset. */
+static bool map_file(struct process *process, uint64_t from, char *error, size_t size)
 {
   int fd = open(process->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status;
@@ -547,44 +607,88 @@ static bool map_trace_file(struct process *process, char *error, size_t size)
     close(fd);
     return false;
   }
-  process->size = (uint64_t)status.st_size;
+  uint64_t file_size = (uint64_t)status.st_size, page = (uint64_t)sysconf(_SC_PAGESIZE);
+  if (from > 0 && status.st_ino != process->inode) { /* another part: seen by take_once */
+    close(fd);
+    return true;
+  }
+  process->file_size = file_size;
   process->owner = status.st_uid;
   process->inode = status.st_ino;
-  process->info.stored_bytes = process->size;
-  if (process->size) {
-    void *bytes = mmap(NULL, process->size, PROT_READ, MAP_PRIVATE, fd, 0);
-    process->bytes = bytes == MAP_FAILED ? NULL : bytes;
+  if (file_size <= from) {
+    close(fd);
+    return true;
+  }
+  struct mapping *mapping = calloc(1, sizeof *mapping);
+  void *bytes = MAP_FAILED;
+  if (mapping != NULL) {
+    mapping->offset = from / page * page;
+    mapping->size = file_size - mapping->offset;
+    bytes = mmap(NULL, mapping->size, PROT_READ, MAP_PRIVATE, fd, (off_t)mapping->offset);
   }
   close(fd);
-  if (process->size && process->bytes == NULL) {
+  if (bytes == MAP_FAILED) {
     snprintf(error, size, "%s: cannot be mapped: %s", process->path, strerror(errno));
+    free(mapping);
     return false;
   }
+  mapping->bytes = bytes;
+  mapping->next = process->mappings;
+  process->mappings = mapping;
   return true;
 }
 
-static void process_free(struct process *process)
+static void unmap(struct mapping *mapping)
 {
-  if (process == NULL)
-    return;
-  for (unsigned i = 0; i < process->info.stream_count; i++)
-    free(process->streams[i].chunks);
-  free(process->streams);
-  free(process->stream_infos);
-  free(process->pairs);
-  free(process->tail);
-  free(process->path);
-  if (process->bytes)
-    munmap(process->bytes, process->size);
-  if (process->older)
-    munmap(process->older, process->older_size);
-  while (process->blocks) {
-    struct block *block = process->blocks;
-    process->blocks = block->next;
-    free(block);
+  munmap(mapping->bytes, mapping->size);
+  free(mapping);
+}
+
+/* ---- what the ring adds, and taking it back ---- */
+
+static bool save_file_state(struct process *process)
+{
+  struct file_state *state = &process->file_state;
+  unsigned count = process->info.stream_count;
+  struct opgap_stream_info *infos = realloc(state->stream_infos, (count + 1) * sizeof *infos);
+  if (infos != NULL)
+    state->stream_infos = infos;
+  size_t *counts = realloc(state->chunk_counts, (count + 1) * sizeof *counts);
+  if (counts != NULL)
+    state->chunk_counts = counts;
+  if (infos == NULL || counts == NULL)
+    return false;
+  for (unsigned i = 0; i < count; i++) {
+    infos[i] = process->stream_infos[i];
+    counts[i] = process->streams[i].count;
   }
-  pthread_mutex_destroy(&process->lock);
-  free(process);
+  state->info = process->info;
+  state->pair_count = process->pair_count;
+  state->damage_count = process->damage.count;
+  state->last_sequence = process->last_sequence;
+  state->missing_chunks = process->missing_chunks;
+  state->end_seen = process->end_seen;
+  return true;
+}
+
+static void restore_file_state(struct process *process)
+{
+  const struct file_state *state = &process->file_state;
+  for (unsigned i = state->info.stream_count; i < process->info.stream_count; i++)
+    free(process->streams[i].chunks);
+  for (unsigned i = 0; i < state->info.stream_count; i++) {
+    process->stream_infos[i] = state->stream_infos[i];
+    process->streams[i].count = state->chunk_counts[i];
+  }
+  process->info = state->info;
+  process->info.streams = process->stream_infos;
+  process->pair_count = state->pair_count;
+  cut_damage(&process->damage, state->damage_count);
+  process->last_sequence = state->last_sequence;
+  process->missing_chunks = state->missing_chunks;
+  process->end_seen = state->end_seen;
+  process->tail_size = 0;
+  free_blocks(&process->tail_blocks);
 }
 
 /* The file is not the last word: there is no END, or one before an exec, which may have failed. */
@@ -594,8 +698,98 @@ static bool may_go_on(const struct process *process)
   return ended == NULL || strcmp(ended, "exec") == 0;
 }
 
+/* Takes the chunks of the newest mapping, then what the ring holds beyond them.  False: error[size] says why. */
+static bool take_once(struct process *process, bool *taken, char *error, size_t size)
+{
+  struct mapping *file = process->mappings;
+  struct visit visit = {process, file};
+  struct stat status;
+  process->info.stored_bytes = process->older_size + process->file_size;
+  if (file != NULL && file->offset + file->size > process->sound)
+    process->sound = file->offset + opgap_walk_chunks(file->bytes, file->size, process->sound - file->offset,
+                                                      visit_chunk, note_hole, &visit);
+  process->file_state.goes_on = may_go_on(process);
+  if (!save_file_state(process)) {
+    snprintf(error, size, "%s: out of memory", process->path);
+    return false;
+  }
+  process->torn = false;
+  *taken = process->file_state.goes_on && take_ring(process);
+  process->replaced = stat(process->path, &status) == 0 && status.st_ino != process->inode;
+  return true;
+}
+
+/* Where the process wrote meanwhile, once more from where the file had been read to.  Where it began another part
+ * (replaced), all must be read anew by the caller. */
+static bool take_all(struct process *process, char *error, size_t size)
+{
+  bool taken;
+  if (!take_once(process, &taken, error, size))
+    return false;
+  for (unsigned i = 1; process->torn && !process->replaced && i < TORN_TRIES; i++) {
+    restore_file_state(process);
+    if (!map_file(process, process->sound, error, size) || !take_once(process, &taken, error, size))
+      return false;
+  }
+  /* a chunk cut short at the end of the file is no damage where the ring still has its records */
+  if (!taken && process->sound < process->file_size)
+    note_damage(process, process->sound, process->file_size);
+  if (process->torn || process->replaced) {
+    process->info.complete = false;
+    add_damage(&process->damage, "%s: written to all the time while it was read: its last records may be missing",
+               process->path);
+  }
+  fill_info(process);
+  return true;
+}
+
+/* The part before the file is not written to any more. */
+static void take_older_part(struct process *process)
+{
+  struct opgap_file_header header;
+  struct visit visit = {process, process->older};
+  memcpy(&header, process->older->bytes, sizeof header);
+  begin_part(process, &header);
+  uint64_t sound =
+      opgap_walk_chunks(process->older->bytes, process->older->size, sizeof header, visit_chunk, note_hole, &visit);
+  if (sound < process->older->size)
+    note_damage(process, sound, process->older->size);
+  process->older_size = process->older->size;
+}
+
+/* ---- processes ---- */
+
+static void process_free(struct process *process)
+{
+  if (process == NULL)
+    return;
+  for (unsigned i = 0; i < process->info.stream_count; i++)
+    free(process->streams[i].chunks);
+  for (unsigned page = 0; page < NAME_PAGES; page++)
+    free(atomic_load(&process->names[page]));
+  free(process->streams);
+  free(process->stream_infos);
+  free(process->file_state.stream_infos);
+  free(process->file_state.chunk_counts);
+  free(process->pairs);
+  free(process->tail);
+  free(process->path);
+  while (process->mappings != NULL) {
+    struct mapping *mapping = process->mappings;
+    process->mappings = mapping->next;
+    unmap(mapping);
+  }
+  if (process->older != NULL)
+    unmap(process->older);
+  free_blocks(&process->blocks);
+  free_blocks(&process->tail_blocks);
+  free_damage(&process->damage);
+  pthread_mutex_destroy(&process->lock);
+  free(process);
+}
+
 /* NULL and one line, or a process that is not in the trace's list yet. */
-static struct process *read_process(struct opgap_trace *trace, const char *path, char *error, size_t size)
+static struct process *read_process(const char *path, char *error, size_t size)
 {
   struct process *process = calloc(1, sizeof *process);
   if (process == NULL || (process->path = strdup(path)) == NULL) {
@@ -608,40 +802,38 @@ static struct process *read_process(struct opgap_trace *trace, const char *path,
   process->info.complete = true;
   atomic_store(&process->name_limit, 1);
   map_older_part(process);
-  if (!map_trace_file(process, error, size) || !header_ok(process, error, size)) {
+  if (!map_file(process, 0, error, size) || !header_ok(process, process->mappings, error, size)) {
     process_free(process);
     return NULL;
   }
   struct opgap_file_header header;
-  memcpy(&header, process->bytes, sizeof header);
+  memcpy(&header, process->mappings->bytes, sizeof header);
   process->info.pid = header.pid;
   process->info.start_ns = process->info.end_ns = header.start_ns;
-  struct visit visit = {trace, process};
   if (older_part_fits(process, &header)) {
-    struct opgap_file_header older;
-    memcpy(&older, process->older, sizeof older);
-    begin_part(process, &older);
-    opgap_walk_chunks(process->older, process->older_size, sizeof older, visit_chunk, note_damage, &visit);
-    process->info.stored_bytes += process->older_size;
+    take_older_part(process);
   } else {
-    if (process->older) /* not of this file, or the file itself */
-      munmap(process->older, process->older_size);
+    if (process->older != NULL) /* not of this file, or the file itself */
+      unmap(process->older);
     process->older = NULL;
     begin_part(process, &header);
   }
-  unsigned damage_before = trace->damage_count;
-  uint64_t sound = opgap_walk_chunks(process->bytes, process->size, sizeof header, visit_chunk, note_damage, &visit);
-  process->sound = sound;
-  bool cut_tail = sound < process->size;
-  if (may_go_on(process) && take_ring(trace, process) && cut_tail &&
-      process->info.damaged_bytes == process->size - sound) {
-    /* the process died while it wrote this chunk; the ring still had its records */
-    forget_damage(trace, damage_before);
-    process->info.damaged_bytes = 0;
-    process->info.complete = true;
+  process->sound = sizeof header;
+  if (!take_all(process, error, size)) {
+    process_free(process);
+    return NULL;
   }
-  struct stat status;
-  process->torn |= stat(process->path, &status) == 0 && status.st_ino != process->inode; /* another part has begun */
+  return process;
+}
+
+/* As read_process, until no other part has begun meanwhile. */
+static struct process *read_settled(const char *path, char *error, size_t size)
+{
+  struct process *process = read_process(path, error, size);
+  for (unsigned i = 1; process != NULL && process->replaced && i < TORN_TRIES; i++) {
+    process_free(process);
+    process = read_process(path, error, size);
+  }
   return process;
 }
 
@@ -653,36 +845,14 @@ static bool add_process(struct opgap_trace *trace, const char *path, char *error
     return false;
   }
   trace->processes = grown;
-  unsigned damage_before = trace->damage_count;
-  struct process *process = read_process(trace, path, error, size);
-  for (unsigned i = 1; process != NULL && process->torn && i < TORN_TRIES; i++) {
-    forget_damage(trace, damage_before);
-    process_free(process);
-    process = read_process(trace, path, error, size);
-  }
+  struct process *process = read_settled(path, error, size);
   if (process == NULL)
     return false;
-  if (process->torn) {
-    process->info.complete = false;
-    add_damage(trace, "%s: written to all the time while it was read: its last records may be missing", process->path);
-  }
-  fill_info(trace, process);
   trace->processes[trace->count++] = process;
   return true;
 }
 
-/* ---- clocks ---- */
-
-static bool same_clock(const struct process *x, const struct process *y)
-{
-  return strcmp(x->info.boot_id, y->info.boot_id) == 0;
-}
-
-static int64_t realtime_start(const struct process *process)
-{
-  return (int64_t)process->info.start_ns + process->info.realtime_offset_ns;
-}
-
+/* Puts a process on another clock: all its times move. */
 static void shift_clock(struct process *process, int64_t shift)
 {
   process->shift_ns = (uint64_t)shift; /* added modulo 2^64, so that it may be negative */
@@ -692,20 +862,100 @@ static void shift_clock(struct process *process, int64_t shift)
   for (unsigned i = 0; i < process->info.stream_count; i++) {
     process->stream_infos[i].first_ns += process->shift_ns;
     process->stream_infos[i].last_ns += process->shift_ns;
+    for (size_t k = 0; k < process->streams[i].count; k++)
+      process->streams[i].chunks[k].last_ns += process->shift_ns;
+  }
+  for (struct mapping *mapping = process->mappings; mapping != NULL; mapping = mapping->next)
+    mapping->last_ns += process->shift_ns;
+  if (process->older != NULL)
+    process->older->last_ns += process->shift_ns;
+  /* the state without the ring moves along */
+  struct file_state *state = &process->file_state;
+  state->info.start_ns += process->shift_ns;
+  state->info.end_ns += process->shift_ns;
+  for (unsigned i = 0; i < state->info.stream_count; i++) {
+    state->stream_infos[i].first_ns += process->shift_ns;
+    state->stream_infos[i].last_ns += process->shift_ns;
   }
 }
 
-/* CLOCK_MONOTONIC begins at each host's start: all processes are put on the clock of the one that started first. */
-static void join_clocks(struct opgap_trace *trace)
+/* Drops the chunks that ended before a time, and the parts of the file that hold none of the others. */
+static void forget(struct process *process, uint64_t before_ns)
 {
-  const struct process *first = trace->processes[0];
-  for (unsigned i = 1; i < trace->count; i++)
-    if (realtime_start(trace->processes[i]) < realtime_start(first))
-      first = trace->processes[i];
-  for (unsigned i = 0; i < trace->count; i++) {
+  for (unsigned i = 0; i < process->info.stream_count; i++) {
+    struct stream *stream = &process->streams[i];
+    size_t old = 0;
+    while (old < stream->count && stream->chunks[old].last_ns < before_ns)
+      old++;
+    if (old > 0)
+      memmove(stream->chunks, stream->chunks + old, (stream->count - old) * sizeof *stream->chunks);
+    stream->count -= old;
+  }
+  if (process->older != NULL && process->older->last_ns < before_ns) {
+    unmap(process->older);
+    process->older = NULL;
+  }
+  for (struct mapping **at = &process->mappings; *at != NULL;) {
+    struct mapping *mapping = *at;
+    if (mapping->last_ns >= before_ns) {
+      at = &mapping->next;
+      continue;
+    }
+    *at = mapping->next;
+    unmap(mapping);
+  }
+}
+
+/* False: error[size] says why.  The process is another one where its file was replaced. */
+static bool refresh_process(struct process **at, uint64_t from_ns, char *error, size_t size)
+{
+  struct process *process = *at;
+  struct stat status;
+  bool grown = stat(process->path, &status) == 0 && (uint64_t)status.st_size > process->sound;
+  if (!process->file_state.goes_on && !grown) {
+    forget(process, from_ns);
+    return true;
+  }
+  restore_file_state(process);
+  forget(process, from_ns);
+  if (!map_file(process, process->sound, error, size) || !take_all(process, error, size))
+    return false;
+  if (!process->replaced)
+    return true;
+  struct process *anew = read_settled(process->path, error, size);
+  if (anew == NULL)
+    return false;
+  if (process->shift_ns != 0)
+    shift_clock(anew, (int64_t)process->shift_ns);
+  process_free(process);
+  *at = anew;
+  forget(anew, from_ns);
+  return true;
+}
+
+/* ---- clocks ---- */
+
+static int64_t realtime_start(const struct process *process)
+{
+  return (int64_t)process->info.start_ns + process->info.realtime_offset_ns;
+}
+
+/* CLOCK_MONOTONIC begins at each host's start: all processes are put on the clock of the one that started first.
+ * from: the first process that is not yet. */
+static void join_clocks(struct opgap_trace *trace, unsigned from)
+{
+  if (trace->clock_boot_id == NULL && trace->count > 0) {
+    const struct process *first = trace->processes[0];
+    for (unsigned i = 1; i < trace->count; i++)
+      if (realtime_start(trace->processes[i]) < realtime_start(first))
+        first = trace->processes[i];
+    trace->clock_boot_id = strdup(first->info.boot_id);
+    trace->clock_offset_ns = first->info.realtime_offset_ns;
+  }
+  for (unsigned i = from; i < trace->count && trace->clock_boot_id != NULL; i++) {
     struct process *process = trace->processes[i];
-    if (!same_clock(process, first))
-      shift_clock(process, process->info.realtime_offset_ns - first->info.realtime_offset_ns);
+    if (strcmp(process->info.boot_id, trace->clock_boot_id) != 0)
+      shift_clock(process, process->info.realtime_offset_ns - trace->clock_offset_ns);
   }
 }
 
@@ -725,28 +975,55 @@ static int by_start(const void *a, const void *b)
   return strcmp(x->path, y->path);
 }
 
-static bool open_folder(struct opgap_trace *trace, const char *path, char *error, size_t size)
+static bool is_known(const struct opgap_trace *trace, const char *path)
 {
-  DIR *folder = opendir(path);
+  for (unsigned i = 0; i < trace->count; i++)
+    if (strcmp(trace->processes[i]->path, path) == 0)
+      return true;
+  return false;
+}
+
+/* Adds the processes of the folder that are not there yet.  False: the folder cannot be read. */
+static bool scan_folder(struct opgap_trace *trace, char *error, size_t size)
+{
+  DIR *folder = opendir(trace->path);
   if (folder == NULL) {
-    snprintf(error, size, "%s: %s", path, strerror(errno));
+    snprintf(error, size, "%s: %s", trace->path, strerror(errno));
     return false;
   }
-  unsigned bad = 0;
+  cut_damage(&trace->damage, 0);
+  unsigned before = trace->count;
   for (struct dirent *entry; (entry = readdir(folder)) != NULL && trace->count < MAX_PROCESSES;) {
     char *file = NULL, why[512];
-    if (!is_trace_name(entry->d_name) || asprintf(&file, "%s/%s", path, entry->d_name) < 0)
+    if (!is_trace_name(entry->d_name) || asprintf(&file, "%s/%s", trace->path, entry->d_name) < 0)
       continue;
-    if (!add_process(trace, file, why, sizeof why)) {
-      add_damage(trace, "%s", why);
+    if (!is_known(trace, file) && !add_process(trace, file, why, sizeof why)) {
+      add_damage(&trace->damage, "%s", why);
       snprintf(error, size, "%s", why);
-      bad++;
     }
     free(file);
   }
   closedir(folder);
-  if (trace->count == 0 && bad == 0)
-    snprintf(error, size, "%s: no process files (*.opgt) in this folder: is it an opgap trace?", path);
+  join_clocks(trace, before);
+  qsort(trace->processes, trace->count, sizeof *trace->processes, by_start);
+  return true;
+}
+
+static bool open_file(struct opgap_trace *trace, char *error, size_t size)
+{
+  if (!add_process(trace, trace->path, error, size))
+    return false;
+  join_clocks(trace, 0);
+  return true;
+}
+
+static bool open_folder(struct opgap_trace *trace, char *error, size_t size)
+{
+  trace->folder = true;
+  if (!scan_folder(trace, error, size))
+    return false;
+  if (trace->count == 0 && trace->damage.count == 0)
+    snprintf(error, size, "%s: no process files (*.opgt) in this folder: is it an opgap trace?", trace->path);
   return trace->count > 0;
 }
 
@@ -755,37 +1032,37 @@ struct opgap_trace *opgap_trace_open(const char *path, char *error, size_t size)
   struct opgap_trace *trace = calloc(1, sizeof *trace);
   struct stat status;
   bool ok = false;
-  if (trace == NULL)
+  if (trace == NULL || (trace->path = strdup(path)) == NULL)
     snprintf(error, size, "%s: out of memory", path);
   else if (stat(path, &status) != 0)
     snprintf(error, size, "%s: %s", path, strerror(errno));
-  else if (S_ISDIR(status.st_mode))
-    ok = open_folder(trace, path, error, size);
   else
-    ok = add_process(trace, path, error, size);
+    ok = S_ISDIR(status.st_mode) ? open_folder(trace, error, size) : open_file(trace, error, size);
   if (!ok) {
     opgap_trace_close(trace);
     return NULL;
   }
-  join_clocks(trace);
-  qsort(trace->processes, trace->count, sizeof *trace->processes, by_start);
   return trace;
+}
+
+bool opgap_trace_refresh(struct opgap_trace *trace, uint64_t from_ns, char *error, size_t size)
+{
+  for (unsigned i = 0; i < trace->count; i++)
+    if (!refresh_process(&trace->processes[i], from_ns, error, size))
+      return false;
+  return !trace->folder || scan_folder(trace, error, size);
 }
 
 void opgap_trace_close(struct opgap_trace *trace)
 {
   if (trace == NULL)
     return;
-  for (unsigned i = 0; i < trace->count; i++) {
-    struct process *process = trace->processes[i];
-    for (unsigned page = 0; page < NAME_PAGES; page++)
-      free(atomic_load(&process->names[page]));
-    process_free(process);
-  }
-  for (unsigned i = 0; i < trace->damage_count; i++)
-    free(trace->damage[i]);
-  free(trace->damage);
+  for (unsigned i = 0; i < trace->count; i++)
+    process_free(trace->processes[i]);
+  free_damage(&trace->damage);
+  free(trace->clock_boot_id);
   free(trace->processes);
+  free(trace->path);
   free(trace);
 }
 
@@ -813,7 +1090,16 @@ const char *opgap_trace_info(const struct opgap_trace *trace, unsigned process, 
 
 const char *opgap_trace_damage(const struct opgap_trace *trace, unsigned index)
 {
-  return index < trace->damage_count ? trace->damage[index] : NULL;
+  if (index < trace->damage.count)
+    return trace->damage.lines[index];
+  index -= trace->damage.count;
+  for (unsigned i = 0; i < trace->count; i++) {
+    const struct damage *damage = &trace->processes[i]->damage;
+    if (index < damage->count)
+      return damage->lines[index];
+    index -= damage->count;
+  }
+  return NULL;
 }
 
 static int write_all(int fd, const uint8_t *bytes, uint64_t size)
@@ -833,13 +1119,29 @@ static int write_all(int fd, const uint8_t *bytes, uint64_t size)
 int opgap_trace_copy_older(const struct opgap_trace *trace, unsigned process, int fd)
 {
   const struct process *p = trace->processes[process];
-  return p->older ? write_all(fd, p->older, p->older_size) : 1;
+  return p->older ? write_all(fd, p->older->bytes, p->older->size) : 1;
+}
+
+/* The parts of the file in order, each up to where the next one begins; the list has the newest first. */
+static int copy_mappings(const struct mapping *mapping, uint64_t end, int fd)
+{
+  if (mapping->next != NULL && copy_mappings(mapping->next, mapping->offset, fd) != 0)
+    return -1;
+  if (mapping->next == NULL && mapping->offset > 0) {
+    errno = ENODATA;
+    return -1;
+  }
+  return end > mapping->offset ? write_all(fd, mapping->bytes, end - mapping->offset) : 0;
 }
 
 int opgap_trace_copy(const struct opgap_trace *trace, unsigned process, int fd)
 {
   const struct process *p = trace->processes[process];
-  return write_all(fd, p->bytes, p->sound) == 0 ? write_all(fd, p->tail, p->tail_size) : -1;
+  if (p->mappings == NULL) {
+    errno = ENODATA;
+    return -1;
+  }
+  return copy_mappings(p->mappings, p->sound, fd) == 0 ? write_all(fd, p->tail, p->tail_size) : -1;
 }
 
 /* ---- names ---- */

@@ -1,10 +1,9 @@
 /* Reading a trace: a folder NAME.opgap/ or one file of it, live, finished, killed or damaged.
  *
- * Threads: a trace may be read by several threads as long as each cursor stays on one; the trace itself is constant
- * after opgap_trace_open.  Ownership: everything belongs to the trace and lives until opgap_trace_close, except what a
- * cursor hands out, which lives until its next call.
- * Memory: bounded by the number of processes, streams, chunks (32 bytes each) and names, never by records or by what
- * a file claims.
+ * Threads: a trace may be read by several threads as long as each cursor stays on one; the trace itself changes in
+ * opgap_trace_refresh only.  Ownership: everything belongs to the trace and lives until opgap_trace_close, except what
+ * a cursor hands out, which lives until its next call. Memory: bounded by the number of processes, streams, chunks (32
+ * bytes each) and names, never by records or by what a file claims.
  *
  * A process file holds streams.  A stream is one thread, or the process itself (samples, GPU activity).  Records of a
  * stream come in record order, which is the order in which they ended (post-order): a record adopts as children all
@@ -68,6 +67,11 @@ struct opgap_record {
  * Orphan rings of killed processes and rings of live ones are read in memory; nothing on disk changes. */
 struct opgap_trace *opgap_trace_open(const char *path, char *error, size_t size);
 void opgap_trace_close(struct opgap_trace *trace);
+/* Takes up what was written and what processes came since the trace was opened or refreshed, and gives up the chunks
+ * that ended before `from_ns` (the figures of processes and streams still cover them): the work is bounded by what is
+ * new and by the rings, not by the length of the run.  No cursor may be open; what the trace handed out before is void,
+ * and processes may be numbered anew.  False with one line in error[size]: the trace can no longer be read. */
+bool opgap_trace_refresh(struct opgap_trace *trace, uint64_t from_ns, char *error, size_t size);
 
 unsigned opgap_trace_process_count(const struct opgap_trace *trace);
 const struct opgap_process_info *opgap_trace_process(const struct opgap_trace *trace, unsigned process);
@@ -83,7 +87,8 @@ const char *opgap_trace_info(const struct opgap_trace *trace, unsigned process, 
 const char *opgap_trace_damage(const struct opgap_trace *trace, unsigned index);
 
 /* Writes a process file as it was when the trace was opened, with what its ring then held behind it: a trace file that
- * ended `running`.  0, or -1 and errno.  Damaged bytes are copied as they are, a cut tail is not. */
+ * ended `running`.  0, or -1 and errno (ENODATA: a refresh gave parts of it up).  Damaged bytes are copied as they are,
+ * a cut tail is not. */
 int opgap_trace_copy(const struct opgap_trace *trace, unsigned process, int fd);
 /* Likewise the part before it (OPGAP_OLDER_PART); 1: there is none. */
 int opgap_trace_copy_older(const struct opgap_trace *trace, unsigned process, int fd);

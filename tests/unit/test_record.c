@@ -580,6 +580,122 @@ START_TEST(damaged_file)
 }
 END_TEST
 
+/* ---- following a running process ---- */
+
+#define PHASE 100000u /* calls: several chunks */
+static int go[2], done[2];
+
+static void body_followed(void)
+{
+  char byte;
+  start();
+  for (uint64_t i = 0; read(go[0], &byte, 1) == 1 && byte == 'g';) {
+    for (uint64_t end = i + PHASE; i < end; i++)
+      call(i);
+    if (write(done[1], "d", 1) != 1)
+      _exit(97);
+  }
+  opgap_session_end(3);
+  _exit(3);
+}
+
+static void run_phase(void)
+{
+  char byte;
+  ck_assert_int_eq(write(go[1], "g", 1), 1);
+  ck_assert_int_eq(read(done[0], &byte, 1), 1);
+}
+
+static uint64_t monotonic_ns(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void refresh(struct opgap_trace *trace, uint64_t from_ns)
+{
+  ck_assert_msg(opgap_trace_refresh(trace, from_ns, error, sizeof error), "%s", error);
+}
+
+/* Number of the first call that the trace still has; all up to `end` must follow. */
+static uint64_t first_call(const struct opgap_trace *trace, uint64_t end)
+{
+  struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, 0);
+  const struct opgap_record *record;
+  uint64_t first = UINT64_MAX, next = 0;
+  while ((record = opgap_cursor_next(cursor)) != NULL) {
+    if (record->event != EV_CALL)
+      continue;
+    if (first == UINT64_MAX)
+      first = next = record->field[0];
+    ck_assert_uint_eq(record->field[0], next);
+    next++;
+  }
+  opgap_cursor_close(cursor);
+  ck_assert_uint_eq(next, end);
+  return first;
+}
+
+START_TEST(followed)
+{
+  make_folder();
+  ck_assert(pipe(go) == 0 && pipe(done) == 0);
+  pid_t pid = fork();
+  if (pid == 0)
+    body_followed();
+  run_phase();
+  struct opgap_trace *trace = open_trace();
+  ck_assert_int_eq(opgap_trace_process(trace, 0)->ended, OPGAP_ENDED_RUNNING);
+  ck_assert_uint_eq(first_call(trace, PHASE), 0);
+  refresh(trace, 0); /* nothing new */
+  ck_assert_uint_eq(first_call(trace, PHASE), 0);
+  run_phase();
+  refresh(trace, 0); /* what the ring had comes from the file now, and nothing is there twice */
+  ck_assert_uint_eq(first_call(trace, 2 * PHASE), 0);
+  ck_assert_uint_eq(opgap_trace_process_count(trace), 1);
+  uint64_t second_ended = monotonic_ns(), records = opgap_trace_process(trace, 0)->records;
+  run_phase();
+  refresh(trace, second_ended); /* only chunks with calls of the third phase are kept */
+  uint64_t first = first_call(trace, 3 * PHASE);
+  ck_assert_uint_gt(first, PHASE);
+  ck_assert_uint_le(first, 2 * PHASE);
+  ck_assert_uint_ge(opgap_trace_process(trace, 0)->records, records + PHASE); /* of the whole run */
+  refresh(trace, monotonic_ns());
+  ck_assert_uint_gt(first_call(trace, 3 * PHASE), first);
+  /* another process joins, and the first one ends */
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_clean)), 5);
+  ck_assert_int_eq(write(go[1], "e", 1), 1);
+  int status;
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_int_eq(WEXITSTATUS(status), 3);
+  refresh(trace, 0);
+  ck_assert_uint_eq(opgap_trace_process_count(trace), 2);
+  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+  ck_assert_int_eq(info->pid, pid);
+  ck_assert_int_eq(info->ended, OPGAP_ENDED_CLEAN);
+  ck_assert_int_eq(info->exit_status, 3);
+  ck_assert(info->complete);
+  ck_assert_uint_eq(info->lost_records, 0);
+  ck_assert_uint_eq(all_calls(trace, 1), 100000);
+  ck_assert_ptr_null(opgap_trace_damage(trace, 0));
+  /* the figures are those of the trace read at once */
+  struct opgap_trace *whole = open_trace();
+  ck_assert_uint_eq(info->records, opgap_trace_process(whole, 0)->records);
+  ck_assert_uint_eq(info->end_ns, opgap_trace_process(whole, 0)->end_ns);
+  ck_assert_uint_eq(info->stored_bytes, opgap_trace_process(whole, 0)->stored_bytes);
+  opgap_trace_close(whole);
+  remove_folder();
+  ck_assert(!opgap_trace_refresh(trace, 0, error, sizeof error));
+  ck_assert_ptr_nonnull(strstr(error, "No such file"));
+  opgap_trace_close(trace);
+  for (int i = 0; i < 2; i++) {
+    close(go[i]);
+    close(done[i]);
+  }
+}
+END_TEST
+
 /* ---- checksums ---- */
 
 START_TEST(crc32_check_values)
@@ -609,6 +725,7 @@ int main(void)
   tcase_add_test(tests, loss_is_counted);
   tcase_add_test(tests, crc32_check_values);
   tcase_add_test(tests, damaged_file);
+  tcase_add_test(tests, followed);
   tcase_add_test(tests, short_threads);
   tcase_add_test(tests, schedule_windows);
   tcase_add_test(tests, schedule_records_active_steps);
