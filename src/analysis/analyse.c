@@ -149,6 +149,7 @@ static void add_hook(struct analysis *a, struct thread *t, const struct hook *ho
   if (blocking) {
     threads_call(a, t, hook, r, named && analysis_name_flags(a, (uint32_t)object) & NAME_PIPE);
     ops_add_blocked(t, r->depth, r->end_ns - r->start_ns);
+    over_time_blocked(a, t, r->start_ns, r->end_ns);
     gaps_call(a, t, hook, r);
   }
   if (!analysis_in_window(a, r->end_ns))
@@ -180,8 +181,10 @@ static void add_op(struct analysis *a, struct thread *t, const struct opgap_reco
   breakdown_op(a, t, flags, framework, r);
   if (flags & NAME_COMM)
     ranks_collective(a, t->process, name, false, r->start_ns, r->end_ns);
-  if (flags & NAME_NEXT)
+  if (flags & NAME_NEXT) {
+    over_time_next(a, t, r->start_ns, r->end_ns);
     gaps_next(a, t, r, name);
+  }
 }
 
 static void add_child(struct analysis *a, struct thread *t, const struct opgap_record *r)
@@ -196,6 +199,12 @@ static void add_child(struct analysis *a, struct thread *t, const struct opgap_r
 static void add_open(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
+  const struct opgap_event *event =
+      r->event == OPGAP_EV_OPEN_CALL ? a->source->event(a->source->context, t->process, (unsigned)r->field[0]) : NULL;
+  if (event != NULL && event->flags & OPGAP_EVENT_BLOCKING)
+    over_time_blocked(a, t, r->start_ns, r->end_ns);
+  if (r->event == OPGAP_EV_OPEN_OP && analysis_name_flags(a, analysis_gid(a, t->process, r->field[0])) & NAME_NEXT)
+    over_time_next(a, t, r->start_ns, r->end_ns);
   if (!t->main && p->main_thread != UINT32_MAX)
     return;
   if (r->event == OPGAP_EV_OPEN_OP) {
@@ -485,7 +494,9 @@ static void find_times(struct analysis *a)
   if (a->start_ns > a->end_ns)
     a->start_ns = a->end_ns;
   a->window_end = UINT64_MAX;
-  a->bucket_ns = (a->end_ns - a->start_ns) / OPGAP_OVER_TIME_BUCKETS + 1;
+  a->origin_ns = a->options.from_ns > a->start_ns ? a->options.from_ns : a->start_ns;
+  a->bucket_ns = (a->end_ns > a->origin_ns ? a->end_ns - a->origin_ns : 0) / OPGAP_OVER_TIME_BUCKETS + 1;
+  a->window_start = a->options.from_ns;
 }
 
 static struct analysis *analysis_new(const struct opgap_source *source, const struct opgap_analysis_options *options)
@@ -523,6 +534,8 @@ static void free_process(struct process *p)
   opgap_map_free(&p->pthreads);
   opgap_map_free(&p->tids);
   opgap_map_free(&p->live);
+  free(p->blocked_over_time);
+  free(p->next_over_time);
   VEC_FREE(&p->samples);
   VEC_FREE(&p->fetches.depths);
   for (int s = 0; s < STEPS_SOURCES; s++) {

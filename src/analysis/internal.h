@@ -245,9 +245,10 @@ struct process {
   uint32_t result_pipe; /* of a worker: gid */
   const char *label;
   bool included;
-  uint64_t end_ns;                   /* known when all records are read */
-  uint64_t last_ns;                  /* end of its last record that was written as it happened */
-  VEC(struct memory_sample) samples; /* at most SAMPLE_LIMIT */
+  uint64_t *blocked_over_time, *next_over_time; /* [OPGAP_OVER_TIME_BUCKETS]; NULL: never */
+  uint64_t end_ns;                              /* known when all records are read */
+  uint64_t last_ns;                             /* end of its last record that was written as it happened */
+  VEC(struct memory_sample) samples;            /* at most SAMPLE_LIMIT */
   uint64_t rss, open_ns, read_bytes, written_bytes, file_ns, first_op_ns;
   uint32_t open_op, open_call;
   uint32_t executed;     /* gid of the program that it executed last */
@@ -387,7 +388,7 @@ struct analysis {
   struct thread *threads;
   unsigned process_count, thread_count;
   uint64_t start_ns, end_ns;         /* of the trace */
-  uint64_t bucket_ns;                /* of what is summed over time */
+  uint64_t origin_ns, bucket_ns;     /* start and length of the first part of what is summed over time */
   uint64_t window_start, window_end; /* records that ended in (start, end] are summed */
   uint64_t now;
   bool steps_only; /* first pass of --steps */
@@ -581,6 +582,9 @@ void over_time_add(const struct analysis *a, uint64_t *buckets, size_t stride, u
 /* sign -1: takes out again what was put in before */
 void over_time_gap(const struct analysis *a, struct gap_table *table, uint64_t start, const struct causes *causes,
                    int sign);
+/* Of main threads: blocked in a call, inside a DataLoader's __next__. */
+void over_time_blocked(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end);
+void over_time_next(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end);
 void over_time_finish(struct analysis *a);
 
 /* flame.c: the call tree */

@@ -6,14 +6,13 @@
 
 static void add(const struct analysis *a, uint64_t *buckets, size_t stride, uint64_t start, uint64_t end, int sign)
 {
-  uint64_t at = start;
+  uint64_t at = start > a->origin_ns ? start : a->origin_ns;
   while (at < end) {
-    uint64_t since = at > a->start_ns ? at - a->start_ns : 0, index = since / a->bucket_ns;
-    uint64_t until = end;
+    uint64_t index = (at - a->origin_ns) / a->bucket_ns, until = end;
     if (index >= OPGAP_OVER_TIME_BUCKETS - 1)
       index = OPGAP_OVER_TIME_BUCKETS - 1;
-    else if (a->start_ns + (index + 1) * a->bucket_ns < end)
-      until = a->start_ns + (index + 1) * a->bucket_ns;
+    else if (a->origin_ns + (index + 1) * a->bucket_ns < end)
+      until = a->origin_ns + (index + 1) * a->bucket_ns;
     buckets[index * stride] += (uint64_t)sign * (until - at);
     at = until;
   }
@@ -37,6 +36,43 @@ void over_time_gap(const struct analysis *a, struct gap_table *table, uint64_t s
   }
 }
 
+static void add_main(const struct analysis *a, const struct thread *t, uint64_t **buckets, uint64_t start, uint64_t end)
+{
+  if (a->processes[t->process].main_thread != (unsigned)(t - a->threads))
+    return;
+  if (*buckets == NULL)
+    *buckets = opgap_xcalloc(OPGAP_OVER_TIME_BUCKETS, sizeof **buckets);
+  over_time_add(a, *buckets, 1, start, end);
+}
+
+void over_time_blocked(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+{
+  add_main(a, t, &a->processes[t->process].blocked_over_time, start, end);
+}
+
+void over_time_next(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+{
+  add_main(a, t, &a->processes[t->process].next_over_time, start, end);
+}
+
+static void finish_processes(struct analysis *a, struct opgap_sum_over_time *sum)
+{
+  sum->processes = opgap_pool_alloc(a->pool, a->process_count * sizeof *sum->processes);
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *p = &a->processes[i];
+    if (!p->included)
+      continue;
+    struct opgap_sum_process_over_time *row = &sum->processes[sum->process_count++];
+    row->pid = p->info->pid;
+    for (size_t b = 0; b < OPGAP_OVER_TIME_BUCKETS; b++) {
+      /* a call inside a call of the same thread must not count twice */
+      uint64_t blocked = p->blocked_over_time ? p->blocked_over_time[b] : 0;
+      row->blocked_ns[b] = blocked < a->bucket_ns ? blocked : a->bucket_ns;
+      row->next_ns[b] = p->next_over_time ? p->next_over_time[b] : 0;
+    }
+  }
+}
+
 static void finish_threads(struct analysis *a, struct opgap_sum_over_time *sum)
 {
   for (unsigned i = 0; i < a->process_count; i++) {
@@ -54,6 +90,7 @@ static void finish_threads(struct analysis *a, struct opgap_sum_over_time *sum)
 void over_time_finish(struct analysis *a)
 {
   struct opgap_sum_over_time *sum = &a->summary->over_time;
+  sum->start_ns = a->origin_ns - a->start_ns;
   sum->bucket_ns = a->bucket_ns;
   sum->device_count = gpu_device_count(a);
   sum->devices = opgap_pool_alloc(a->pool, sum->device_count * sizeof *sum->devices);
@@ -67,4 +104,5 @@ void over_time_finish(struct analysis *a)
       memcpy(device->cause_ns, table->over_time, sizeof device->cause_ns);
   }
   finish_threads(a, sum);
+  finish_processes(a, sum);
 }

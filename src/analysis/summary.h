@@ -180,18 +180,27 @@ enum opgap_cause {
 /* "data loading", "communication", ... */
 const char *opgap_cause_name(enum opgap_cause cause);
 
-/* Use and causes of idleness in equal parts of the whole trace.  Sums over all buckets are the sums of the tables. */
+/* Use and causes of idleness in equal parts of the whole trace, or of its end that is covered (analysis option
+ * from_ns). Sums over all buckets are the sums of the tables. */
 #define OPGAP_OVER_TIME_BUCKETS 240u
 struct opgap_sum_device_over_time {
   uint32_t device;
   uint64_t busy_ns[OPGAP_OVER_TIME_BUCKETS];
   uint64_t cause_ns[OPGAP_OVER_TIME_BUCKETS][OPGAP_CAUSE_COUNT]; /* of gaps */
 };
+/* Of the main thread of a process; what is open at the end of the trace counts too. */
+struct opgap_sum_process_over_time {
+  int32_t pid;
+  uint64_t blocked_ns[OPGAP_OVER_TIME_BUCKETS]; /* in blocking calls */
+  uint64_t next_ns[OPGAP_OVER_TIME_BUCKETS];    /* in a DataLoader's __next__ */
+};
 struct opgap_sum_over_time {
-  uint64_t bucket_ns;
+  uint64_t start_ns, bucket_ns;
   size_t device_count;
   struct opgap_sum_device_over_time *devices;     /* in the order of summary.gpus */
   uint64_t (*thread_cause_ns)[OPGAP_CAUSE_COUNT]; /* [OPGAP_OVER_TIME_BUCKETS], gaps of threads; NULL: none */
+  size_t process_count;
+  struct opgap_sum_process_over_time *processes; /* as summary.processes, in any order */
 };
 
 /* Resident memory of a process, sampled: where samples are many, the highest of each few. */
