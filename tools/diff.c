@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "analysis/compare.h"
@@ -44,6 +43,7 @@ struct request {
   size_t limit;
   size_t sets;
   char *names[SETS_MOST];
+  const char *paths[SETS_MOST]; /* that the name is the end of; NULL: the user gave the name */
   struct opgap_runs *runs[SETS_MOST];
   struct opgap_comparison *with[SETS_MOST]; /* [0]: NULL */
 };
@@ -294,14 +294,6 @@ static void build_table(const struct request *request, const struct lines *lines
   }
 }
 
-static unsigned terminal_width(void)
-{
-  struct winsize size;
-  if (!isatty(STDOUT_FILENO))
-    return 0;
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
 static void print_head(const struct request *request, const char *bullet)
 {
   for (size_t i = 0; i < request->sets; i++) {
@@ -330,7 +322,7 @@ static void print_table(const struct request *request, const struct lines *lines
   if (markdown)
     table_markdown(&table, stdout);
   else
-    table_print(&table, terminal_width(), "", false, stdout);
+    table_print(&table, opgap_terminal_width(stdout), "", false, stdout);
   table_end(&table);
   print_gains(request, lines, stdout);
 }
@@ -454,6 +446,54 @@ static size_t split_paths(char *text, const char **paths)
   return count;
 }
 
+/* The last `parts` parts of a path, allocated; all of it when it has no more. */
+static char *tail_of(const char *path, unsigned parts)
+{
+  size_t end = strlen(path);
+  while (end > 1 && path[end - 1] == '/')
+    end--;
+  size_t start = end;
+  for (; start > 0; start--)
+    if (path[start - 1] == '/' && --parts == 0)
+      break;
+  return strndup(path + start, end - start);
+}
+
+static bool is_name_twice(const struct request *request, size_t set)
+{
+  for (size_t i = 0; i < request->sets; i++)
+    if (i != set && strcmp(request->names[i], request->names[set]) == 0)
+      return true;
+  return false;
+}
+
+/* Columns of the same name get as much of their paths as tells them apart; then, for one path given twice, numbers. */
+static void tell_apart(struct request *request)
+{
+  enum { PARTS_MOST = 64 };
+  for (unsigned parts = 2; parts <= PARTS_MOST; parts++) {
+    bool twice[SETS_MOST];
+    for (size_t i = 0; i < request->sets; i++)
+      twice[i] = request->paths[i] != NULL && is_name_twice(request, i);
+    for (size_t i = 0; i < request->sets; i++)
+      if (twice[i]) {
+        free(request->names[i]);
+        request->names[i] = tail_of(request->paths[i], parts);
+      }
+  }
+  for (size_t i = 0; i < request->sets; i++)
+    for (unsigned number = 2; is_name_twice(request, i); number++) {
+      char *numbered = NULL;
+      size_t later = i + 1;
+      while (later < request->sets && strcmp(request->names[later], request->names[i]) != 0)
+        later++;
+      if (later == request->sets || asprintf(&numbered, "%s (%u)", request->names[i], number) < 0)
+        break;
+      free(request->names[later]);
+      request->names[later] = numbered;
+    }
+}
+
 /* A path may hold a colon or a comma: what exists as it stands is one path. */
 static int open_set(struct request *request, const char *argument)
 {
@@ -467,8 +507,8 @@ static int open_set(struct request *request, const char *argument)
     at = colon + 1;
     request->names[i] = strdup(copy);
   } else {
-    const char *base = strrchr(argument, '/');
-    request->names[i] = strdup(base && base[1] ? base + 1 : argument);
+    request->paths[i] = argument;
+    request->names[i] = tail_of(argument, 1);
   }
   size_t count = 1;
   paths[0] = at;
@@ -575,8 +615,10 @@ int opgap_cmd_diff(int argc, char **argv)
   code = OPGAP_EXIT_DONE;
   for (int i = optind; i < argc && code == OPGAP_EXIT_DONE; i++)
     code = open_set(&request, argv[i]);
-  if (code == OPGAP_EXIT_DONE)
+  if (code == OPGAP_EXIT_DONE) {
+    tell_apart(&request);
     code = diff(&request);
+  }
   for (size_t i = 0; i < request.sets; i++) {
     opgap_comparison_free(request.with[i]);
     opgap_runs_free(request.runs[i]);

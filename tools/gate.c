@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "output/gate.h"
@@ -271,14 +270,6 @@ static int parse_pass(int argc, char **argv, struct request *request, bool confi
 
 /* ---- output ---- */
 
-static unsigned terminal_width(FILE *file)
-{
-  struct winsize size;
-  if (!isatty(fileno(file)))
-    return 0;
-  return ioctl(fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
 static bool print(const struct opgap_comparison *c, const struct request *request,
                   const struct opgap_gate_output *output, FILE *file)
 {
@@ -313,7 +304,7 @@ static int write_outputs(const struct opgap_comparison *c, const struct request 
   if (file == NULL)
     return cannot_write(request->output);
   if (request->format == FORMAT_TEXT)
-    output->width = terminal_width(file);
+    output->width = opgap_terminal_width(file);
   bool good = print(c, request, output, file) && fflush(file) == 0 && !ferror(file);
   if (request->output != NULL)
     good = fclose(file) == 0 && good;

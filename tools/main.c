@@ -10,6 +10,7 @@ static const struct opgap_command commands[] = {
     {"stop", "stop recording in a running job, which goes on", opgap_cmd_stop},
     {"snapshot", "copy the trace of a running job as it is now", opgap_cmd_snapshot},
     {"report", "hot ops, idle gaps and their causes, the verdict", opgap_cmd_report},
+    {"top", "follows a running job: steps, GPU use, wait for data, hot ops", opgap_cmd_top},
     {"diff", "several runs side by side, and what changed", opgap_cmd_diff},
     {"gate", "compare runs with a baseline: exit 1 when it got slower, and which op did it", opgap_cmd_gate},
     {"baseline", "make the file that the gate compares with", opgap_cmd_baseline},

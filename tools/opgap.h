@@ -30,6 +30,7 @@ struct opgap_command {
 
 int opgap_cmd_record(int argc, char **argv);
 int opgap_cmd_report(int argc, char **argv);
+int opgap_cmd_top(int argc, char **argv);
 int opgap_cmd_diff(int argc, char **argv);
 int opgap_cmd_gate(int argc, char **argv);
 int opgap_cmd_baseline(int argc, char **argv);
@@ -72,6 +73,12 @@ void opgap_progress_end(struct opgap_progress *progress);
  * when it fails by itself; errors of the stream need not be looked for.  Returns OPGAP_EXIT_DONE, or says what failed
  * in one line and returns OPGAP_EXIT_USAGE. */
 int opgap_write_file(const char *path, bool (*write)(void *context, FILE *file), void *context);
+
+/* Width: COLUMNS where it is a number, else that of the terminal, 0 where the file is none.  Colour of stdout: not in a
+ * pipe, not with NO_COLOR, not on a dumb terminal.  UTF-8: by the locale's name in the environment. */
+unsigned opgap_terminal_width(FILE *file);
+bool opgap_terminal_colour(void);
+bool opgap_terminal_utf8(void);
 
 /* Text safe for a terminal: control bytes become '?'.  The result lives until the fourth next call. */
 const char *opgap_printable(const char *text);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "output/output.h"
@@ -43,6 +42,7 @@ static void help(void)
        "  --min-gap TIME      shortest GPU gap, for example 50us or 1ms (default: 20us)\n"
        "  --min-thread-gap TIME  shortest gap of a thread (default: 1ms)\n"
        "  --summary-out FILE  write a summary instead of a report, for a later opgap report FILE...\n"
+       "  --plot              also charts of step times and of the use of GPU and main thread over time\n"
        "  --help              this text\n"
        "\n"
        "Exit status: 0 done; 2 wrong usage or unreadable trace; 4 printed, but bytes of the trace are damaged or "
@@ -59,6 +59,7 @@ enum {
   OPT_MIN_GAP,
   OPT_MIN_THREAD_GAP,
   OPT_SUMMARY_OUT,
+  OPT_PLOT,
   OPT_HELP
 };
 
@@ -71,6 +72,7 @@ static const struct option options[] = {{"format", required_argument, NULL, OPT_
                                         {"min-gap", required_argument, NULL, OPT_MIN_GAP},
                                         {"min-thread-gap", required_argument, NULL, OPT_MIN_THREAD_GAP},
                                         {"summary-out", required_argument, NULL, OPT_SUMMARY_OUT},
+                                        {"plot", no_argument, NULL, OPT_PLOT},
                                         {"help", no_argument, NULL, OPT_HELP},
                                         {NULL, 0, NULL, 0}};
 
@@ -125,6 +127,9 @@ static int set_option(struct request *request, int option, const char *value)
     if (!opgap_parse_time(value, &request->analysis.thread_min_gap_ns) || request->analysis.thread_min_gap_ns == 0)
       return opgap_usage_error("report", "--min-thread-gap %s: must be a time such as 50us or 1ms", value);
     return 0;
+  case OPT_PLOT:
+    request->output.plot = true;
+    return 0;
   default:
     return OPGAP_EXIT_USAGE;
   }
@@ -151,27 +156,12 @@ static int parse(int argc, char **argv, struct request *request)
   }
   request->paths = (const char *const *)argv + optind;
   request->path_count = (size_t)(argc - optind);
+  if (request->output.plot && request->format != FORMAT_TEXT)
+    return opgap_usage_error("report", "--plot goes with --format text");
   return -1;
 }
 
 /* ---- output ---- */
-
-static unsigned terminal_width(void)
-{
-  struct winsize size;
-  if (!isatty(STDOUT_FILENO))
-    return 0;
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-    return size.ws_col;
-  return 80;
-}
-
-static bool want_colour(void)
-{
-  const char *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
-  return isatty(STDOUT_FILENO) && (no_colour == NULL || no_colour[0] == '\0') &&
-         (term == NULL || strcmp(term, "dumb") != 0);
-}
 
 static int print(const struct opgap_summary *summary, struct request *request)
 {
@@ -179,8 +169,9 @@ static int print(const struct opgap_summary *summary, struct request *request)
   if (!request->limit_given && (request->format == FORMAT_TEXT || request->format == FORMAT_MARKDOWN))
     output->limit = 15;
   if (request->format == FORMAT_TEXT) {
-    output->width = opgap_output_width(getenv("COLUMNS"), terminal_width());
-    output->colour = want_colour();
+    output->width = opgap_terminal_width(stdout);
+    output->colour = opgap_terminal_colour();
+    output->utf8 = opgap_terminal_utf8();
     opgap_output_text(summary, output, stdout);
   } else if (request->format == FORMAT_MARKDOWN) {
     opgap_output_markdown(summary, output, stdout);

@@ -33,6 +33,8 @@ struct opgap_output_options {
   size_t limit;   /* rows of a table; 0: all */
   unsigned width; /* columns of the terminal; 0: no limit; tables fit from 60 on */
   bool colour;
+  bool plot; /* text: charts of step times and of use over time */
+  bool utf8; /* may charts be drawn with more than ASCII? */
   enum opgap_sort sort;
 };
 

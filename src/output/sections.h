@@ -37,6 +37,9 @@ size_t section_workers(struct table *table, const struct opgap_summary *s, const
 /* One digit for each thirtieth of the time: batches ready, 9 for more, "." where none was asked for. */
 void section_ready(char *text, size_t size, const struct opgap_sum_loader *loader);
 size_t section_threads(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+/* plot.c: charts, of step times (nothing without steps) and of the use of GPUs and of the main thread */
+void section_plot_steps(const struct opgap_summary *s, const struct opgap_output_options *o, FILE *file);
+void section_plot_use(const struct opgap_summary *s, const struct opgap_output_options *o, FILE *file);
 size_t section_breakdown(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 
 /* Sums that the shares of ops divide by. */

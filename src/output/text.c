@@ -307,6 +307,18 @@ static void breakdown(const struct page *p)
     say(p, "%zu steps; the first %zu (warm-up) are left out", p->s->breakdown.steps, p->s->steps.skipped);
 }
 
+static void plots(const struct page *p)
+{
+  if (!p->o->plot)
+    return;
+  if (p->s->steps.count > 0) {
+    heading(p, "Step times");
+    section_plot_steps(p->s, p->o, p->file);
+  }
+  heading(p, "Use over time");
+  section_plot_use(p->s, p->o, p->file);
+}
+
 static void ops_of_role(const struct page *p, enum opgap_role role)
 {
   struct table table;
@@ -587,6 +599,7 @@ static void print(const struct page *p)
   verdict(p);
   bottlenecks(p);
   breakdown(p);
+  plots(p);
   ranks(p);
   for (int role = 0; role < OPGAP_ROLE_COUNT; role++)
     ops_of_role(p, (enum opgap_role)role);
