@@ -508,7 +508,8 @@ static void fill_info(struct process *process)
   int64_t threads = info_number(process, "lost_threads", 0);
   if (threads > 0) {
     info->complete = false;
-    add_damage(trace, "%s: %lld threads found no room and were not recorded", process->path, (long long)threads);
+    add_damage(&process->damage, "%s: %lld threads found no room and were not recorded", process->path,
+               (long long)threads);
   }
   if ((text = info_of(process, "stopped")) != NULL) {
     info->complete = false;
