@@ -367,18 +367,35 @@ bool opgap_parts_is_file(const char *path)
   return same;
 }
 
-bool opgap_parts_read(struct opgap_parts *parts, const char *path, char *error, size_t size)
+bool opgap_parts_parse(struct opgap_parts *parts, const char *text, size_t length, const char *path, char *error,
+                       size_t size)
 {
   struct parsing p = {.error = error, .size = size, .path = path};
-  struct stat status;
   json_error_t why;
-  if (stat(path, &status) == 0 && status.st_size > (off_t)FILE_MOST)
-    return bad(&p, "too large for a summary");
-  json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
+  json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &why);
   if (root == NULL)
     return bad(&p, "not a whole summary: %s", why.text);
   bool good = parse_root(parts, &p, root);
   json_decref(root);
+  return good;
+}
+
+bool opgap_parts_read(struct opgap_parts *parts, const char *path, char *error, size_t size)
+{
+  struct parsing p = {.error = error, .size = size, .path = path};
+  struct stat status;
+  FILE *file = fopen(path, "r");
+  if (file == NULL || fstat(fileno(file), &status) != 0 || status.st_size > (off_t)FILE_MOST) {
+    bad(&p, "%s", file == NULL ? strerror(errno) : "too large for a summary");
+    if (file != NULL)
+      fclose(file);
+    return false;
+  }
+  char *text = opgap_xcalloc((size_t)status.st_size + 1, 1);
+  size_t length = fread(text, 1, (size_t)status.st_size, file);
+  fclose(file);
+  bool good = opgap_parts_parse(parts, text, length, path, error, size);
+  free(text);
   return good;
 }
 

@@ -34,6 +34,8 @@ bool opgap_parts_write(const struct opgap_parts *parts, FILE *file);
 bool opgap_parts_is_file(const char *path);
 /* Adds the parts of a file; false with one line in error[size].  Nothing in the file is trusted. */
 bool opgap_parts_read(struct opgap_parts *parts, const char *path, char *error, size_t size);
+bool opgap_parts_parse(struct opgap_parts *parts, const char *text, size_t length, const char *path, char *error,
+                       size_t size);
 /* One summary of at least one part; the parts are not needed any more after it. */
 struct opgap_summary *opgap_parts_merge(const struct opgap_parts *parts);
 
