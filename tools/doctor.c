@@ -6,12 +6,14 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <gnu/libc-version.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -39,7 +41,7 @@ static void line(enum verdict verdict, const char *what, const char *format, ...
   broken |= verdict == BROKEN;
 }
 
-/* First line of a file, or of a command's output; "" when there is none. */
+/* The next line of a file, or of a program's output; "" when there is none. */
 static void first_line(FILE *file, char *text, size_t size)
 {
   *text = '\0';
@@ -76,22 +78,43 @@ static void remove_folder(const char *folder)
   rmdir(folder);
 }
 
-/* Runs this program's --version under the tracer, silently, with no setting but the trace's place. */
-static bool run_traced(const char *tracer, const char *folder)
+#define SECONDS_MOST 60u /* for a test program: importing PyTorch may take long */
+
+/* Runs a program under the tracer with the trace in `folder`, with no setting but the trace's place; its output goes to
+ * a pipe that the caller closes.  argv[0] is looked up in PATH.  Returns the pid, or -1. */
+static pid_t start_traced(const char *tracer, const char *folder, char *const argv[], FILE **output)
 {
-  int status = -1;
-  char preload[PATH_MAX + 16], session[64];
-  char *const environment[] = {preload, session, NULL};
-  snprintf(preload, sizeof preload, "LD_PRELOAD=%s", tracer);
-  snprintf(session, sizeof session, "OPGAP_SESSION=%s/", folder); /* the slash: begins at once, see session.c */
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return -1;
   fflush(stdout);
   pid_t child = fork();
   if (child == 0) {
+    char session[PATH_MAX];
+    snprintf(session, sizeof session, "%s/", folder); /* the slash: begins at once, see session.c */
+    for (unsigned i = 0; i < opgap_setting_count; i++)
+      unsetenv(opgap_setting_table[i].env);
+    setenv("LD_PRELOAD", tracer, 1);
+    setenv("OPGAP_SESSION", session, 1);
+    setenv("OPGAP_LOG", "quiet", 1);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    dup2(null, STDOUT_FILENO);
-    execle("/proc/self/exe", "opgap", "--version", (char *)NULL, environment);
+    dup2(null, STDIN_FILENO);
+    dup2(ends[1], STDOUT_FILENO);
+    dup2(null, STDERR_FILENO);
+    alarm(SECONDS_MOST);
+    execvp(argv[0], argv);
     _exit(127);
   }
+  close(ends[1]);
+  *output = child > 0 ? fdopen(ends[0], "r") : NULL;
+  if (*output == NULL)
+    close(ends[0]);
+  return child;
+}
+
+static bool ended_well(pid_t child)
+{
+  int status = -1;
   return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
@@ -107,29 +130,167 @@ static void check_trace(const char *folder)
     line(BROKEN, "preload", "the trace of a test program is not complete");
   else
     line(GOOD, "preload", "a test program was traced: %llu records", (unsigned long long)process->records);
+  if (process != NULL) {
+    const char *clock = opgap_trace_info(trace, 0, "clock");
+    bool tsc = clock != NULL && strcmp(clock, "tsc") == 0;
+    line(tsc ? GOOD : LIMITED, "clock",
+         tsc ? "the processor's counter (TSC)"
+             : "the system's: time stamps cost more than with a steady TSC, which this machine does not offer");
+    line(process->kill_safe ? GOOD : LIMITED, "rings",
+         process->kill_safe
+             ? "outlive the program: what a killed one recorded is in its trace"
+             : "lie in private memory: a killed program loses its newest records; give room in /dev/shm");
+  }
   if (trace != NULL)
     opgap_trace_close(trace);
 }
 
-static void check_preload(void)
+/* A program that the tracer can be preloaded into; this one may be linked statically. */
+static const char *test_program(void)
+{
+  char *path = opgap_find_program("true");
+  bool usable = path != NULL && opgap_why_untraceable(path) == NULL;
+  free(path);
+  return usable ? "true" : "/proc/self/exe";
+}
+
+static void check_preload(const char *tracer)
 {
   char folder[] = "/tmp/opgap-doctor-XXXXXX";
-  char *tracer = opgap_tracer_path();
-  if (tracer == NULL) {
-    line(BROKEN, "tracer", "libopgap.so is neither beside this program nor in ../lib");
-    return;
-  }
-  line(GOOD, "tracer", "%s, version %s", opgap_printable(tracer), OPGAP_VERSION);
+  const char *program = test_program();
+  char *const argv[] = {(char *)program, "--version", NULL};
+  FILE *output = NULL;
   if (mkdtemp(folder) == NULL) {
     line(BROKEN, "preload", "cannot make a folder in /tmp");
-  } else {
-    if (run_traced(tracer, folder))
-      check_trace(folder);
-    else
-      line(BROKEN, "preload", "a test program did not run with the tracer preloaded");
-    remove_folder(folder);
+    return;
   }
-  free(tracer);
+  pid_t child = start_traced(tracer, folder, argv, &output);
+  if (output != NULL)
+    while (fgetc(output) != EOF)
+      ;
+  if (ended_well(child))
+    check_trace(folder);
+  else
+    line(BROKEN, "preload", "a test program (%s) did not run with the tracer preloaded", program);
+  if (output != NULL)
+    fclose(output);
+  remove_folder(folder);
+}
+
+/* ---- PyTorch and CUPTI ---- */
+
+/* What the traced Python prints, one line each; "" for what is missing. */
+struct torch {
+  char version[128], cuda[64], cupti[PATH_MAX];
+};
+
+static const char torch_script[] = "import glob, os, sys\n"
+                                   "try:\n"
+                                   "  import torch\n"
+                                   "except ImportError:\n"
+                                   "  sys.exit(1)\n"
+                                   "torch.zeros(1).add(1)\n"
+                                   "print(torch.__version__)\n"
+                                   "print(torch.version.cuda or '')\n"
+                                   "site = os.path.dirname(os.path.dirname(torch.__file__))\n"
+                                   "found = glob.glob(site + '/nvidia/*/lib/libcupti.so*') + "
+                                   "glob.glob(site + '/torch/lib/libcupti*.so*')\n"
+                                   "print(found[0] if found else '')\n";
+
+/* Ops in the trace of any process; notice: what the tracer said about ops that it cannot record, or "". */
+static uint64_t traced_ops(const char *folder, char *notice, size_t size)
+{
+  char error[512];
+  uint64_t ops = 0;
+  struct opgap_trace *trace = opgap_trace_open(folder, error, sizeof error);
+  *notice = '\0';
+  for (unsigned p = 0; trace != NULL && p < opgap_trace_process_count(trace); p++)
+    for (unsigned i = 0; i < opgap_trace_process(trace, p)->stream_count; i++) {
+      struct opgap_cursor *cursor = opgap_cursor_open(trace, p, i);
+      const struct opgap_record *record;
+      while (cursor != NULL && (record = opgap_cursor_next(cursor)) != NULL) {
+        ops += record->event == OPGAP_EV_OP;
+        if (record->event == OPGAP_EV_PROBE)
+          snprintf(notice, size, "%s", opgap_printable(opgap_trace_name(trace, p, record->field[0], NULL)));
+      }
+      opgap_cursor_close(cursor);
+    }
+  if (trace != NULL)
+    opgap_trace_close(trace);
+  return ops;
+}
+
+/* Imports PyTorch under the tracer, so that what is said about its ops is what would be recorded. */
+static void check_torch(const char *tracer, struct torch *torch)
+{
+  char folder[] = "/tmp/opgap-doctor-XXXXXX", notice[512], script[sizeof torch_script];
+  char *path = opgap_find_program("python3"), python[] = "python3"; /* by its name: a virtual environment is a link */
+  FILE *output = NULL;
+  memset(torch, 0, sizeof *torch);
+  bool there = path != NULL;
+  free(path);
+  if (!there || mkdtemp(folder) == NULL) {
+    line(LIMITED, "pytorch", "no python3 in PATH: programs are traced without framework ops");
+    return;
+  }
+  strcpy(script, torch_script);
+  char *const argv[] = {python, "-c", script, NULL};
+  pid_t child = start_traced(tracer, folder, argv, &output);
+  if (output != NULL) {
+    first_line(output, torch->version, sizeof torch->version);
+    first_line(output, torch->cuda, sizeof torch->cuda);
+    first_line(output, torch->cupti, sizeof torch->cupti);
+    fclose(output);
+  }
+  bool ran = ended_well(child);
+  uint64_t ops = traced_ops(folder, notice, sizeof notice);
+  if (!ran || *torch->version == '\0')
+    line(LIMITED, "pytorch",
+         "none in python3: no framework ops; run opgap doctor in the environment of the training, or: pip install "
+         "torch");
+  else if (ops > 0)
+    line(GOOD, "pytorch", "%s in python3: its ops are recorded", opgap_printable(torch->version));
+  else
+    line(LIMITED, "pytorch", "%s in python3: its ops cannot be recorded (%s); all else is",
+         opgap_printable(torch->version),
+         *notice ? notice : "its layout is not known: PyTorch 1.12 or newer is needed");
+  remove_folder(folder);
+}
+
+/* The first file that one of these patterns finds, to be freed; NULL: none. */
+static char *find_file(const char *const patterns[])
+{
+  for (size_t i = 0; patterns[i] != NULL; i++) {
+    glob_t found;
+    char *path = glob(patterns[i], 0, NULL, &found) == 0 ? strdup(found.gl_pathv[0]) : NULL;
+    globfree(&found);
+    if (path != NULL)
+      return path;
+  }
+  return NULL;
+}
+
+static void check_cupti(const struct torch *torch)
+{
+  static const char *const patterns[] = {
+      "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so*", "/usr/local/cuda-*/extras/CUPTI/lib64/libcupti.so*",
+      "/usr/lib/*-linux-gnu/libcupti.so*", "/opt/cuda/extras/CUPTI/lib64/libcupti.so*", NULL};
+  char home[PATH_MAX] = "";
+  const char *cuda = getenv("CUDA_HOME");
+  const char *const of_home[] = {home, NULL};
+  if (cuda != NULL && *cuda != '\0')
+    snprintf(home, sizeof home, "%s/extras/CUPTI/lib64/libcupti.so*", cuda);
+  char *path = *torch->cupti ? strdup(torch->cupti) : *home ? find_file(of_home) : NULL;
+  if (path == NULL)
+    path = find_file(patterns);
+  if (path != NULL)
+    line(GOOD, "cupti", "%s%s", opgap_printable(path), *torch->cupti ? ", of PyTorch" : "");
+  else
+    line(LIMITED, "cupti",
+         "not found: no kernels and copies will be in traces.  It comes with PyTorch built for CUDA%s, with "
+         "pip install nvidia-cuda-cupti-cu12, or with the CUDA toolkit (set CUDA_HOME)",
+         *torch->version && !*torch->cuda ? " (this one is not)" : "");
+  free(path);
 }
 
 /* ---- what limits tracing ---- */
@@ -152,15 +313,28 @@ static void check_folder(void)
     line(LIMITED, "folder", "traces cannot be written here: name a folder with --out");
 }
 
-static void check_clock(void)
+/* Limits of this shell that cut traces or keep the tracer from starting. */
+static void check_limits(void)
 {
-  char source[64];
-  first_line_of("/sys/devices/system/clocksource/clocksource0/current_clocksource", source, sizeof source);
-  if (strcmp(source, "tsc") == 0 || strcmp(source, "arch_sys_counter") == 0)
-    line(GOOD, "clock", "%s", source);
-  else
-    line(LIMITED, "clock", "%s: time stamps may cost more than with tsc",
-         *source ? opgap_printable(source) : "unknown");
+  struct rlimit file, space;
+  bool fine = true;
+  if (getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur != RLIM_INFINITY) {
+    fine = false;
+    line(LIMITED, "limits", "files end at %llu KiB (ulimit -f): the trace of a process is cut there",
+         (unsigned long long)file.rlim_cur >> 10);
+  }
+  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur < OPGAP_BUFFER_MIN + (256u << 20)) {
+    fine = false;
+    line(LIMITED, "limits", "%llu MiB of address space (ulimit -v): give the rings less with --buffer",
+         (unsigned long long)space.rlim_cur >> 20);
+  }
+  if (fine)
+    line(GOOD, "limits", "none on the size of files or of memory");
+}
+
+static void check_rights(void)
+{
+  line(GOOD, "rights", "none needed: no ptrace, no perf_event, no capability");
 }
 
 static void check_gpu(void)
@@ -170,20 +344,7 @@ static void check_gpu(void)
   if (*version != '\0')
     line(GOOD, "gpu", "%s", opgap_printable(version));
   else
-    line(LIMITED, "gpu", "no NVIDIA driver: no GPU activity will be in traces");
-}
-
-static void check_torch(void)
-{
-  char version[128];
-  FILE *python = popen("python3 -c 'import importlib.metadata as m; print(m.version(\"torch\"))' 2>/dev/null", "re");
-  first_line(python, version, sizeof version);
-  if (python != NULL)
-    pclose(python);
-  if (*version != '\0')
-    line(GOOD, "pytorch", "%s in python3", opgap_printable(version));
-  else
-    line(LIMITED, "pytorch", "none in python3: programs are traced without framework ops");
+    line(LIMITED, "gpu", "no NVIDIA driver: no GPU activity will be in traces; it is there when nvidia-smi works");
 }
 
 static void check_preload_variable(void)
@@ -191,6 +352,21 @@ static void check_preload_variable(void)
   const char *preload = getenv("LD_PRELOAD");
   if (preload != NULL && *preload != '\0')
     line(GOOD, "LD_PRELOAD", "%s (kept; the tracer goes behind it)", opgap_printable(preload));
+}
+
+static void check_tracer(void)
+{
+  struct torch torch;
+  char *tracer = opgap_tracer_path();
+  if (tracer == NULL) {
+    line(BROKEN, "tracer", "libopgap.so is neither beside this program nor in ../lib");
+    return;
+  }
+  line(GOOD, "tracer", "%s, version %s", opgap_printable(tracer), OPGAP_VERSION);
+  check_preload(tracer);
+  check_torch(tracer, &torch);
+  check_cupti(&torch);
+  free(tracer);
 }
 
 /* ---- settings ---- */
@@ -230,7 +406,9 @@ int opgap_cmd_doctor(int argc, char **argv)
   if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
     puts("Usage: opgap doctor\n"
          "\n"
-         "Checks whether programs can be traced on this machine, and what will be missing.\n"
+         "Checks whether programs can be traced on this machine, what will be missing, and how to get it: traces a "
+         "test\n"
+         "program and, where python3 has PyTorch, one op of it.\n"
          "\n"
          "Exit status: 0 they can, 2 they cannot");
     return OPGAP_EXIT_DONE;
@@ -238,12 +416,12 @@ int opgap_cmd_doctor(int argc, char **argv)
   if (argc > 1)
     return opgap_usage_error(NAME, "takes no arguments, got '%s'", opgap_printable(argv[1]));
   check_machine();
-  check_preload();
+  check_tracer();
   check_memory();
   check_folder();
-  check_clock();
+  check_limits();
+  check_rights();
   check_gpu();
-  check_torch();
   check_preload_variable();
   check_settings();
   print_settings();

@@ -2,6 +2,8 @@
 # Makes the packages: opgap and opgap-dev as .deb, the .tar.gz that runs on any Linux of this processor, and the wheel.
 # usage: tools/package.sh [--deb] [--archive] [--wheel] [FOLDER]    default: all three, into packages/
 #
+# OPGAP_PACKAGE_BUILD=FOLDER keeps the build of the wheel there, for the next time.
+#
 # The .deb needs dpkg-dev; the wheel needs pip, scikit-build-core and auditwheel for python3 (they are put into a
 # virtual environment of their own where they are missing).
 set -eu
@@ -60,7 +62,8 @@ make_wheel()
   fi
   PATH="$(dirname "$(command -v "$python")"):$PATH"
   export PATH
-  "$python" -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps -w "$work/wheel" "$root"
+  "$python" -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps \
+    --config-settings "build-dir=${OPGAP_PACKAGE_BUILD:-$work/wheel-build}" -w "$work/wheel" "$root"
   # checks what the files inside ask for, and puts the tag into the name
   "$python" -m auditwheel repair --plat "manylinux_${GLIBC_FLOOR}_$(uname -m)" --only-plat -w "$folder" "$work"/wheel/*.whl
 }

@@ -9,7 +9,8 @@ python=$3
 "$python" -m venv venv 2>/dev/null || skip "no venv"
 export CMAKE_C_COMPILER_LAUNCHER
 command -v ccache >/dev/null && CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$source && export CCACHE_BASEDIR
-PATH="$(dirname "$python"):$PATH" sh "$source/tools/package.sh" --wheel packages >log 2>&1 || fail "$(cat log)"
+OPGAP_PACKAGE_BUILD=$build/packaging/wheel PATH="$(dirname "$python"):$PATH" \
+  sh "$source/tools/package.sh" --wheel packages >log 2>&1 || fail "$(cat log)"
 
 version=$("$build/opgap" --version | cut -d' ' -f2)
 wheel=opgap-$version-py3-none-manylinux_2_28_$(uname -m).whl
