@@ -3,6 +3,9 @@
 #include "record/control.h"
 #include "record/internal.h"
 
+/* Of src/gpu, when it is built in. */
+__attribute__((weak)) void opgap_gpu_poll(void);
+
 static uint64_t opens_ns, closes_ns; /* CLOCK_MONOTONIC; 0: no such limit */
 static _Atomic uint64_t steps;       /* ended so far in this process */
 static _Atomic uint32_t time_open;   /* inside delay and duration */
@@ -21,6 +24,8 @@ static void apply(void)
 {
   bool on = atomic_load(&time_open) && opgap_schedule_has(&opgap_config.settings.schedule, atomic_load(&steps));
   opgap_active_open(on ? opgap_config.groups : (uint32_t)OPGAP_GROUP_process);
+  if (opgap_gpu_poll) /* at once: a step of the window may be shorter than the flusher's round */
+    opgap_gpu_poll();
 }
 
 bool opgap_schedule_start(uint32_t groups)

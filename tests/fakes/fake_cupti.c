@@ -21,6 +21,7 @@
  *   overhead=N              every Nth kernel is preceded by 10 us of lazy loading
  *   late=MS                 records appear so much after their end
  *   reorder                 each flush gives its records in reverse
+ *   statistics              says at the end how many records were made
  */
 #include "fake_gpu.h"
 
@@ -180,6 +181,15 @@ static void put32(uint8_t *at, unsigned offset, uint32_t value)
 static void put64(uint8_t *at, unsigned offset, uint64_t value)
 {
   memcpy(at + offset, &value, sizeof value);
+}
+
+__attribute__((destructor)) static void say_statistics(void)
+{
+  uint64_t records = 0;
+  for (int i = 0; i < SESSIONS; i++)
+    records += sessions[i].record_number;
+  if (option("statistics") != 0)
+    dprintf(2, "fake CUPTI: %llu records\n", (unsigned long long)records);
 }
 
 /* ---- delivery; lock held ---- */

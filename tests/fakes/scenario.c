@@ -412,11 +412,19 @@ static void scenario_check(void)
   }
 }
 
-static void scenario_kill(void)
+static void end_by(int signal)
 {
   run_kernels(between_nothing);
   sleep_ns(500000000); /* long enough for what is finished to be written */
-  raise(SIGKILL);
+  raise(signal);
+}
+static void scenario_kill(void)
+{
+  end_by(SIGKILL);
+}
+static void scenario_term(void)
+{
+  end_by(SIGTERM);
 }
 
 /* A child that is forked when CUDA is up, as DataLoader workers are, and ends by exit. */
@@ -486,6 +494,7 @@ int main(int argc, char **argv)
       {"kill", scenario_kill},           {"burst", scenario_burst},     {"fork", scenario_fork},
       {"ranges", scenario_ranges},       {"check", scenario_check},     {"workers", scenario_workers},
       {"leave", scenario_leave},         {"devices", scenario_devices}, {"training", scenario_training},
+      {"term", scenario_term},
   };
   if (argc > 2)
     count = (unsigned)strtoul(argv[2], NULL, 10);
