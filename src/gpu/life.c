@@ -339,7 +339,7 @@ static bool helper_round(void)
   }
   if (state_now() != LIFE_ATTACHED || !lock_life(LOCK_PATIENCE_NS))
     return joins || state_now() == LIFE_ATTACHED;
-  bool more = false;
+  bool more = false, works = opgap_gpu_buffers_filling() > 0;
   if (state_now() == LIFE_ATTACHED) {
     if (wanted() != life.enabled) {
       if (life.enabled)
@@ -348,7 +348,7 @@ static bool helper_round(void)
         enable_kinds();
       switch_interposition();
     }
-    if (opgap_gpu_buffers_filling() > 0)
+    if (works)
       flush();
     more = opgap_gpu_buffers_filling() > 0;
     if (opgap_gpu_buffer_take() != NULL) { /* the wake-up at its completion came before the flusher slept */
@@ -357,7 +357,7 @@ static bool helper_round(void)
     }
   }
   unlock_life();
-  if (more && opgap_gpu_state_sample(opgap_clock_ns()))
+  if (works && opgap_gpu_state_sample(opgap_clock_ns()))
     opgap_session_wake();
   return more;
 }

@@ -269,10 +269,12 @@ static void scenario_graph(void)
     launch_spin(KERNEL_NS / 4, stream);
   cudaStreamEndCapture(stream, &graph);
   cudaGraphInstantiate(&executable, graph, 0);
+  uint64_t start = now();
   for (unsigned i = 0; i < count; i++) {
     cudaGraphLaunch(executable, stream);
     launched += 4;
   }
+  printf("launch_ns %.0f\n", (double)(now() - start) / count);
   cudaStreamSynchronize(stream);
 }
 
