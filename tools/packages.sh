@@ -62,7 +62,7 @@ install_packages()
 
 # What a build needs.
 BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkg-config libzstd-dev libjansson-dev help2man libsqlite3-dev
-  libprotobuf-c-dev protobuf-c-compiler zlib1g-dev"
+  libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libdw-dev libiberty-dev"
 
 # Where large downloads are kept, once a machine.
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/opgap

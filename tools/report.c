@@ -6,12 +6,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "analysis/stacks.h"
+#include "format/recover.h"
 #include "output/output.h"
+#include "output/stacks.h"
 #include "opgap.h"
 #include "parts.h"
 
-enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_MARKDOWN, FORMAT_COUNT };
-static const char *const formats[FORMAT_COUNT] = {"text", "json", "csv", "markdown"};
+enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_MARKDOWN, FORMAT_COLLAPSED, FORMAT_COUNT };
+static const char *const formats[FORMAT_COUNT] = {"text", "json", "csv", "markdown", "collapsed"};
 
 struct request {
   const char *const *paths; /* traces and summaries */
@@ -19,6 +22,7 @@ struct request {
   const char *summary_out;
   enum format format;
   enum opgap_csv_table table;
+  enum opgap_stack_by by; /* OPGAP_BY_COUNT: the report */
   bool limit_given;
   struct opgap_analysis_options analysis;
   struct opgap_output_options output;
@@ -32,12 +36,14 @@ static void help(void)
        "TRACE is a folder NAME.opgap or one file of it; without it, the newest NAME.opgap of this folder.\n"
        "Several traces, or summaries of them (--summary-out), are reported as one run, for example of several hosts.\n"
        "\n"
-       "  --format FORMAT     text, json, csv or markdown (default: text)\n"
+       "  --format FORMAT     text, json, csv or markdown (default: text); with --by stack also collapsed\n"
        "  --table TABLE       with csv: ops, calls, files, gaps, steps, processes or locks (default: ops)\n"
        "  --sort COLUMN       order of ops: self_cpu (default), total_cpu, avg, calls, blocked, allocs,\n"
        "                      alloc_bytes, self_gpu, total_gpu or name\n"
        "  --limit N           rows of each table, 0 for all (default: 15 for text and markdown, else all)\n"
        "  --process WHO       only the process with this pid, or those whose role holds this text (worker 1)\n"
+       "  --by WHAT           where what took long was called from, by function, line, module or stack: the stacks\n"
+       "                      that OPGAP_STACKS recorded; with it --process takes a pid, and --steps does not go\n"
        "  --steps A:B         only the time of steps A to B, counted from 0\n"
        "  --min-gap TIME      shortest GPU gap, for example 50us or 1ms (default: 20us)\n"
        "  --min-thread-gap TIME  shortest gap of a thread (default: 1ms)\n"
@@ -60,6 +66,7 @@ enum {
   OPT_MIN_THREAD_GAP,
   OPT_SUMMARY_OUT,
   OPT_PLOT,
+  OPT_BY,
   OPT_HELP
 };
 
@@ -73,6 +80,7 @@ static const struct option options[] = {{"format", required_argument, NULL, OPT_
                                         {"min-thread-gap", required_argument, NULL, OPT_MIN_THREAD_GAP},
                                         {"summary-out", required_argument, NULL, OPT_SUMMARY_OUT},
                                         {"plot", no_argument, NULL, OPT_PLOT},
+                                        {"by", required_argument, NULL, OPT_BY},
                                         {"help", no_argument, NULL, OPT_HELP},
                                         {NULL, 0, NULL, 0}};
 
@@ -86,7 +94,7 @@ static int set_option(struct request *request, int option, const char *value)
     while (f < FORMAT_COUNT && strcmp(value, formats[f]) != 0)
       f++;
     if (f == FORMAT_COUNT)
-      return opgap_usage_error("report", "--format %s: must be text, json, csv or markdown", value);
+      return opgap_usage_error("report", "--format %s: must be text, json, csv, markdown or collapsed", value);
     request->format = (enum format)f;
     return 0;
   }
@@ -122,6 +130,11 @@ static int set_option(struct request *request, int option, const char *value)
   case OPT_MIN_GAP:
     if (!opgap_parse_time(value, &request->analysis.gpu_min_gap_ns) || request->analysis.gpu_min_gap_ns == 0)
       return opgap_usage_error("report", "--min-gap %s: must be a time such as 50us or 1ms", value);
+    return 0;
+  case OPT_BY:
+    request->by = opgap_stack_by_parse(value);
+    if (request->by == OPGAP_BY_COUNT)
+      return opgap_usage_error("report", "--by %s: must be function, line, module or stack", value);
     return 0;
   case OPT_MIN_THREAD_GAP:
     if (!opgap_parse_time(value, &request->analysis.thread_min_gap_ns) || request->analysis.thread_min_gap_ns == 0)
@@ -203,6 +216,43 @@ static int write_summary(const struct opgap_parts *parts, const char *path)
   return OPGAP_EXIT_DONE;
 }
 
+static int print_stacks(struct opgap_trace *trace, const char *path, struct request *request)
+{
+  static const enum opgap_stack_format as[] = {OPGAP_STACKS_TEXT, OPGAP_STACKS_JSON, OPGAP_STACKS_CSV,
+                                               OPGAP_STACKS_MARKDOWN, OPGAP_STACKS_COLLAPSED};
+  struct opgap_output_options *output = &request->output;
+  struct opgap_source source = opgap_source_of_trace(trace, path);
+  int32_t process = request->analysis.process ? (int32_t)strtol(request->analysis.process, NULL, 10) : 0;
+  struct opgap_stack_table *table = opgap_stack_table_read(&source, request->by, process);
+  int code = opgap_trace_damage(trace, 0) == NULL ? OPGAP_EXIT_DONE : OPGAP_EXIT_DAMAGED;
+  if (table->stacks == 0) {
+    code = opgap_fail(OPGAP_EXIT_USAGE, "no stacks in %s: record with --stacks native, python or both",
+                      opgap_printable(path));
+  } else {
+    if (!request->limit_given && (request->format == FORMAT_TEXT || request->format == FORMAT_MARKDOWN))
+      output->limit = 15;
+    output->width = opgap_terminal_width(stdout);
+    output->colour = opgap_terminal_colour();
+    opgap_output_stacks(table, request->by, as[request->format], output, stdout);
+  }
+  opgap_stack_table_free(table);
+  return code;
+}
+
+static int report_stacks(struct request *request)
+{
+  char error[1024] = "";
+  if (request->path_count != 1)
+    return opgap_usage_error("report", "--by takes one trace");
+  opgap_trace_recover(request->paths[0]);
+  struct opgap_trace *trace = opgap_trace_open(request->paths[0], error, sizeof error);
+  if (trace == NULL)
+    return opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
+  int code = print_stacks(trace, request->paths[0], request);
+  opgap_trace_close(trace);
+  return code;
+}
+
 static int report(struct request *request)
 {
   char error[1024] = "";
@@ -233,11 +283,16 @@ static int report(struct request *request)
 
 int opgap_cmd_report(int argc, char **argv)
 {
-  struct request request = {0};
+  struct request request = {.by = OPGAP_BY_COUNT};
   char *newest = NULL;
   int code = parse(argc, argv, &request);
   if (code >= 0)
     return code;
+  if (request.format == FORMAT_COLLAPSED && request.by != OPGAP_BY_STACK)
+    return opgap_usage_error("report", "--format collapsed goes with --by stack");
+  if (request.by != OPGAP_BY_COUNT && (request.analysis.steps_given || request.summary_out != NULL ||
+                                       (request.analysis.process && strtol(request.analysis.process, NULL, 10) <= 0)))
+    return opgap_usage_error("report", "--by takes --process with a pid, and neither --steps nor --summary-out");
   if (request.path_count == 0) {
     newest = opgap_newest_trace(".");
     request.paths = (const char *const *)&newest;
@@ -247,7 +302,7 @@ int opgap_cmd_report(int argc, char **argv)
                         "there is no trace (NAME.opgap) in this folder: give its path, or make one with "
                         "opgap record -- PROGRAM");
   }
-  code = report(&request);
+  code = request.by == OPGAP_BY_COUNT ? report(&request) : report_stacks(&request);
   free(newest);
   return code;
 }

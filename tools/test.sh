@@ -182,7 +182,7 @@ all_tests()
 }
 
 # shellcheck disable=SC2086 # a list of words
-install_packages $BUILD_PACKAGES check clang clang-format git python3 python3-venv valgrind strace
+install_packages $BUILD_PACKAGES libunwind8 binutils check clang clang-format git python3 python3-venv valgrind strace
 (install_packages g++ sqlite3 perl busybox redis-server redis-tools xz-utils zstd libjemalloc2 libtcmalloc-minimal4 \
   libmimalloc2.0) || say "programs: some are not installed; their tests are skipped"
 (install_packages chromium chromium-driver python3-selenium) || say "html: no browser to test pages with; skipped"

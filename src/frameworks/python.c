@@ -7,9 +7,12 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "frameworks/python_layout.h"
+#include "record/raw.h"
 #include "record/record.h"
+#include "record/stacks.h"
 
 #define MAX_FRAMES 64u /* looked through for the user's code */
 
@@ -228,15 +231,61 @@ static uint32_t site_of(struct opgap_python_cache *cache, const char *frame, con
   return site->name = name_site(code->address, offset);
 }
 
-uint32_t opgap_python_where(struct opgap_python_cache *cache)
+static bool is_ready(void)
 {
   uint32_t now = atomic_load_explicit(&stage, memory_order_acquire);
-  if (opgap_unlikely(now != READY)) {
-    if (now == UNKNOWN)
-      find_layout();
-    if (atomic_load_explicit(&stage, memory_order_acquire) != READY)
-      return 0;
+  if (opgap_likely(now == READY))
+    return true;
+  if (now == UNKNOWN)
+    find_layout();
+  return atomic_load_explicit(&stage, memory_order_acquire) == READY;
+}
+
+#define SLOTS 1024u /* threads that can have a cache at the same time */
+
+/* One cache a slot, touched as used and zeroed by fork. */
+static struct opgap_python_cache *cache_of_slot(unsigned slot)
+{
+  static _Atomic(struct opgap_python_cache *) caches;
+  struct opgap_python_cache *all = atomic_load_explicit(&caches, memory_order_acquire), *none = NULL;
+  size_t size = SLOTS * sizeof *all;
+  if (all == NULL) {
+    all = opgap_raw_mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+    if (all == NULL)
+      return NULL;
+    if (opgap_raw3(SYS_madvise, (long)all, (long)size, 18 /* MADV_WIPEONFORK */) < 0 ||
+        !atomic_compare_exchange_strong(&caches, &none, all)) {
+      opgap_raw_munmap(all, size);
+      all = none;
+    }
   }
+  return all != NULL && slot < SLOTS ? &all[slot] : NULL;
+}
+
+unsigned opgap_python_frames(unsigned slot, uint32_t *frames, unsigned room)
+{
+  unsigned count = 0;
+  struct opgap_python_cache *cache = is_ready() ? cache_of_slot(slot) : NULL;
+  const char *frame = cache ? innermost_frame() : NULL;
+  for (unsigned i = 0; frame != NULL && i < 4 * MAX_FRAMES && count < room;
+       i++, frame = pointer_at(frame, layout.frame_previous)) {
+    const char *code = code_of(frame);
+    if (code == NULL && count > 0)
+      frames[count - 1] |= 1; /* the interpreter's own frame, under the first of a run */
+    const struct opgap_python_code *seen = code ? look_at_code(cache, code) : NULL;
+    uint32_t name = seen ? site_of(cache, frame, seen) : 0;
+    if (name)
+      frames[count++] = name << 1 | (layout.frame_entry != 0 && frame[layout.frame_entry] != 0);
+  }
+  if (count > 0)
+    frames[count - 1] |= 1;
+  return count;
+}
+
+uint32_t opgap_python_where(struct opgap_python_cache *cache)
+{
+  if (opgap_unlikely(!is_ready()))
+    return 0;
   const char *innermost = NULL, *frame = innermost_frame();
   const struct opgap_python_code *innermost_code = NULL;
   for (unsigned i = 0; frame != NULL && i < MAX_FRAMES; i++, frame = pointer_at(frame, layout.frame_previous)) {

@@ -17,6 +17,7 @@ static const struct opgap_python_layout python_3_11 = {
     .frame_previous = 48,
     .frame_instruction = 56,
     .frame_owner = 69,
+    .frame_entry = 68,
     .code_file = 112,
     .code_qualified_name = 128,
     .code_first_line = 72,

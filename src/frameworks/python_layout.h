@@ -18,6 +18,8 @@ struct opgap_python_layout {
   bool has_c_frame;     /* 3.11 and 3.12: one more step */
   uint32_t c_frame_frame;
   uint32_t frame_code, frame_previous, frame_instruction, frame_owner;
+  uint32_t frame_entry; /* 3.11: whether the frame began a run of the interpreter's loop; 0: the loop has frames of its
+                           own */
   uint32_t code_file, code_qualified_name, code_first_line, code_line_table, code_instructions;
   uint32_t string_ascii_data, string_data;
   uint32_t owner_limit; /* frames with an owner of at least this are the interpreter's own */

@@ -79,6 +79,8 @@ OPGAP_COLD void *note_alloc(unsigned id, unsigned counter, uint64_t start, void 
     note_failed(counter, size);
   if (size >= opgap_settings->min_alloc || end - start > OPGAP_OUTLIER_TICKS) {
     opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(block), block ? size : 0, block ? 0 : ENOMEM);
+    if (end - start < opgap_stack_ticks && opgap_stack_ticks != UINT64_MAX)
+      opgap_stack_note(id, end - start, size);
     return block;
   }
   opgap_count_time(thread, counter, end - start);

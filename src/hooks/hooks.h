@@ -48,6 +48,7 @@
 #include "record/record.h"
 #include "record/session.h"
 #include "record/settings.h"
+#include "record/stacks.h"
 
 #define OPGAP_HIDDEN __attribute__((visibility("hidden")))
 #define OPGAP_EXPORT __attribute__((visibility("default")))
@@ -137,6 +138,8 @@ static inline void opgap_hook_end_at(struct opgap_thread *thread, unsigned event
   w[3] = object;
   w[4] = value;
   opgap_commit(cell, w + 5);
+  if (opgap_unlikely(end - start >= opgap_stack_ticks))
+    opgap_stack_note(event, end - start, 0);
 }
 static inline void opgap_hook_end(struct opgap_thread *thread, unsigned event, uint64_t start, uint64_t object,
                                   uint64_t value, uint32_t status)

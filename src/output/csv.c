@@ -28,7 +28,7 @@ static void quoted(const char *text, FILE *file)
   fputc('"', file);
 }
 
-static void text(const char *bytes, FILE *file)
+void opgap_csv_text(const char *bytes, FILE *file)
 {
   char *clean = text_clean(bytes);
   if (strpbrk(clean, ",\"") != NULL)
@@ -48,7 +48,7 @@ static void number(uint64_t value, FILE *file)
 static void more_text(const char *bytes, FILE *file)
 {
   fputc(',', file);
-  text(bytes, file);
+  opgap_csv_text(bytes, file);
 }
 
 static size_t shown(size_t count, const struct opgap_output_options *o)
@@ -64,7 +64,7 @@ static void ops_csv(const struct opgap_summary *s, const struct opgap_output_opt
   opgap_sort_ops(s->ops, s->op_count, o->sort);
   for (size_t i = 0; i < shown(s->op_count, o); i++) {
     const struct opgap_sum_op *op = &s->ops[i];
-    text(op->name, file);
+    opgap_csv_text(op->name, file);
     more_text(opgap_op_kind_name(op->kind), file);
     more_text(opgap_role_name(op->role), file);
     number(op->calls, file);
@@ -86,7 +86,7 @@ static void calls_csv(const struct opgap_summary *s, const struct opgap_output_o
   fputs("name,category,role,calls,bytes,failed,time_ns,estimated\r\n", file);
   for (size_t i = 0; i < shown(s->call_count, o); i++) {
     const struct opgap_sum_call *call = &s->calls[i];
-    text(call->name, file);
+    opgap_csv_text(call->name, file);
     more_text(call->category, file);
     more_text(opgap_role_name(call->role), file);
     number(call->calls, file);
@@ -103,7 +103,7 @@ static void files_csv(const struct opgap_summary *s, const struct opgap_output_o
   fputs("path,operation,calls,bytes,time_ns,failed,processes\r\n", file);
   for (size_t i = 0; i < shown(s->file_count, o); i++) {
     const struct opgap_sum_file *f = &s->files[i];
-    text(f->path, file);
+    opgap_csv_text(f->path, file);
     more_text(f->operation, file);
     number(f->calls, file);
     number(f->bytes, file);
@@ -117,7 +117,7 @@ static void files_csv(const struct opgap_summary *s, const struct opgap_output_o
 static void gap_row(const char *kind, uint64_t where, uint64_t start, uint64_t duration, const char *call,
                     const struct opgap_sum_cause *cause, FILE *file)
 {
-  text(kind, file);
+  opgap_csv_text(kind, file);
   number(where, file);
   number(start, file);
   number(duration, file);
@@ -158,7 +158,7 @@ static void processes_csv(const struct opgap_summary *s, const struct opgap_outp
         file);
   for (size_t i = 0; i < shown(s->process_count, o); i++) {
     const struct opgap_sum_process *p = &s->processes[i];
-    text(p->role_label, file);
+    opgap_csv_text(p->role_label, file);
     more_text(p->command, file);
     more_text(p->host, file);
     more_text(p->ended, file);
@@ -184,7 +184,7 @@ static void locks_csv(const struct opgap_summary *s, const struct opgap_output_o
   fputs("call,held_by,pid,object,waits,wait_ns,longest_ns,threads\r\n", file);
   for (size_t i = 0; i < shown(s->lock_count, o); i++) {
     const struct opgap_sum_lock *lock = &s->locks[i];
-    text(lock->call, file);
+    opgap_csv_text(lock->call, file);
     more_text(lock->held_by, file);
     number((uint64_t)lock->pid, file);
     number(lock->object, file);

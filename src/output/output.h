@@ -56,6 +56,8 @@ enum opgap_csv_table {
   OPGAP_CSV_COUNT
 };
 enum opgap_csv_table opgap_csv_parse(const char *name); /* "ops", "calls", ...; OPGAP_CSV_COUNT when unknown */
+/* A value of a CSV row: quoted where it must be, always UTF-8. */
+void opgap_csv_text(const char *bytes, FILE *file);
 void opgap_output_csv(const struct opgap_summary *summary, const struct opgap_output_options *options,
                       enum opgap_csv_table table, FILE *file);
 

@@ -8,6 +8,7 @@
 #include "record/gpu_stream.h"
 #include "record/internal.h"
 #include "record/raw.h"
+#include "record/stacks.h"
 
 static const uint8_t *description;
 static size_t description_bytes;
@@ -49,12 +50,15 @@ static size_t more_of_stream(const struct opgap_thread *slot, uint64_t *words, s
 {
   if (slot->kind == OPGAP_STREAM_GPU)
     return opgap_gpu_devices(words, room);
-  if (slot->kind == OPGAP_STREAM_PROCESS && opgap_control_stopped()) {
-    words[0] = OPGAP_WORD0(OPGAP_EV_RECORDING, 2, 0, 0);
-    words[1] = opgap_state->arena->last_anchor.ns;
-    return 2;
+  if (slot->kind != OPGAP_STREAM_PROCESS)
+    return 0;
+  uint64_t now = opgap_state->arena->last_anchor.ns;
+  size_t count = 0;
+  if (opgap_control_stopped()) {
+    words[count++] = OPGAP_WORD0(OPGAP_EV_RECORDING, 2, 0, 0);
+    words[count++] = now;
   }
-  return 0;
+  return count + opgap_stack_tables(words + count, room - count, now);
 }
 
 static long write_part(const char *path)

@@ -19,6 +19,7 @@
 #include "record/keep.h"
 #include "record/raw.h"
 #include "record/schedule.h"
+#include "record/stacks.h"
 
 #define PAGE 4096u
 #define FIRST_SEGMENTS 2u /* a short program's start costs what is allocated here */
@@ -535,6 +536,8 @@ bool opgap_session_begin(void)
     atomic_store(&state->phase, OPGAP_PHASE_STARTING);
   opgap_state = state;
   opgap_control_detach();
+  if (forked)
+    opgap_stacks_forked();
   if (forked && opgap_config.settings.children == OPGAP_CHILDREN_NONE) {
     opgap_active_halt();
     atomic_store(&state->phase, OPGAP_PHASE_FAILED);
@@ -729,6 +732,7 @@ void opgap_session_start(const struct opgap_event *hook_events, unsigned hook_co
     opgap_frameworks_session_started();
   if (on && (waits || opgap_session_begin())) {
     opgap_config.groups = opgap_config.settings.hooks | OPGAP_GROUP_process;
+    opgap_stacks_start();
     if (opgap_gpu_start && (opgap_config.groups & (OPGAP_GROUP_cuda | OPGAP_GROUP_nvtx)))
       opgap_gpu_start();
     opgap_cell = before;
@@ -759,6 +763,12 @@ static int describe_end(struct opgap_consumer *consumer)
   if (opgap_gpu_status)
     pair(&pairs, "gpu", opgap_gpu_status());
   pair(&pairs, "stopped", opgap_state->stopped);
+  struct opgap_stack_counts stacks = opgap_stack_counts();
+  if (stacks.taken + stacks.skipped + stacks.failed > 0) {
+    pair_number(&pairs, "stacks_taken", (int64_t)stacks.taken);
+    pair_number(&pairs, "stacks_skipped", (int64_t)stacks.skipped);
+    pair_number(&pairs, "stacks_failed", (int64_t)stacks.failed);
+  }
   return pairs.at > buffer ? opgap_consumer_info(consumer, buffer, (size_t)(pairs.at - buffer)) : 0;
 }
 

@@ -5,6 +5,7 @@
 #include "format/reader.h"
 #include "record/internal.h"
 #include "record/raw.h"
+#include "record/stacks.h"
 
 struct opgap_cell opgap_tool_cell, opgap_flusher_cell;
 struct opgap_cell *opgap_cells;
@@ -337,4 +338,6 @@ void opgap_op_end(unsigned event, uint64_t tag, uint64_t sequence)
   w[7] = sum_counters(thread, opgap_config.alloc_end, opgap_config.free_end)[0] - op->frees;
   w[8] = op->stack;
   opgap_commit(cell, w + 9);
+  if (opgap_unlikely(end - op->start >= opgap_stack_ticks))
+    opgap_stack_note(event, end - op->start, 0);
 }

@@ -1,0 +1,35 @@
+/* Where what took long was called from: the recorded stacks, summed by function, line, module or whole stack.
+ *
+ * Each STACK record counts its own time: of an op that is without the time of the stacks recorded inside it, so that
+ * the rows' self times add up to the time that stacks cover.
+ */
+#ifndef OPGAP_ANALYSIS_STACKS_H
+#define OPGAP_ANALYSIS_STACKS_H
+
+#include "analysis/pool.h"
+#include "analysis/source.h"
+
+enum opgap_stack_by { OPGAP_BY_FUNCTION, OPGAP_BY_LINE, OPGAP_BY_MODULE, OPGAP_BY_STACK, OPGAP_BY_COUNT };
+enum opgap_stack_by opgap_stack_by_parse(const char *name); /* OPGAP_BY_COUNT when unknown */
+const char *opgap_stack_by_name(enum opgap_stack_by by);
+
+struct opgap_stack_row {
+  const char *text; /* by stack: functions from the outermost on, with ";" between, the recorded call last */
+  uint64_t self_ns, total_ns, count, bytes; /* self: it is the innermost; bytes: of large allocations */
+};
+
+struct opgap_stack_table {
+  size_t row_count;
+  struct opgap_stack_row *rows;  /* by self time, then total time, then text */
+  uint64_t ns, stacks, distinct; /* time and number of the stacks; different ones */
+  uint64_t skipped, failed;      /* as told by processes that ended by themselves */
+  unsigned changed_modules;      /* files that are another build now: their functions have no names */
+  struct opgap_pool *pool;       /* owns it all */
+};
+
+/* process: only the one with this pid; 0: all. */
+struct opgap_stack_table *opgap_stack_table_read(const struct opgap_source *source, enum opgap_stack_by by,
+                                                 int32_t process);
+void opgap_stack_table_free(struct opgap_stack_table *table);
+
+#endif

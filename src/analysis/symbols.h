@@ -1,0 +1,31 @@
+/* Names and source lines of code addresses, offline: ELF symbols and DWARF by elfutils' libdw.
+ *
+ * Debug information is looked for in the file itself, by .gnu_debuglink and by build-id (/usr/lib/debug).  A file whose
+ * build-id is not the recorded one is another build: its names would be wrong, and are not used.
+ *
+ * Threads   one at a time.  Ownership: strings belong to the pool.  Built without libdw every look-up finds nothing.
+ */
+#ifndef OPGAP_ANALYSIS_SYMBOLS_H
+#define OPGAP_ANALYSIS_SYMBOLS_H
+
+#include "analysis/pool.h"
+
+struct opgap_symbols;
+
+/* A function that holds an address; inlined ones come before the one that they were inlined into. */
+struct opgap_symbol {
+  const char *function; /* demangled */
+  const char *file;     /* "": unknown */
+  unsigned line;        /* 0: unknown */
+};
+
+struct opgap_symbols *opgap_symbols_new(struct opgap_pool *pool);
+void opgap_symbols_free(struct opgap_symbols *symbols);
+/* The functions at an address of a module as it is in the file (not relocated); innermost first.  build_id: as hex
+ * digits, "" to trust the file.  Returns their number, 0: no name is known. */
+unsigned opgap_symbols_find(struct opgap_symbols *symbols, const char *module, const char *build_id, uint64_t address,
+                            struct opgap_symbol *found, unsigned room);
+/* Modules whose file is another build than the recorded one. */
+unsigned opgap_symbols_changed(const struct opgap_symbols *symbols);
+
+#endif

@@ -1,0 +1,379 @@
+#include "record/stacks.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <link.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "record/internal.h"
+#include "record/raw.h"
+
+#define CACHE_ENTRIES 256u /* a power of two, a thread */
+#define THREADS 1024u      /* as many as slots */
+#define MODULES 1024u
+#define FRAMES 8192u
+#define MOST_US 200u
+#define ALLOWANCE_NS 5000000u /* a thread's first stacks, which fill libunwind's caches */
+
+uint64_t opgap_stack_ticks = UINT64_MAX;
+
+/* What one thread keeps; zeroed by fork, like its slot. */
+struct stack_thread {
+  uint32_t serial;                  /* of the slot that it belongs to */
+  uint64_t began, spent, allowance; /* ticks */
+  struct {
+    uint64_t hash;
+    uint32_t name;
+  } seen[CACHE_ENTRIES];
+};
+
+struct module {
+  uintptr_t start, end, bias;
+  uint32_t path, build_id; /* names */
+};
+
+static int (*backtrace)(void **frames, int count);
+static bool want_native, want_python;
+static struct stack_thread *threads;
+static uint64_t ticks_a_ms;
+static _Atomic uint32_t unwinding; /* threads in libunwind */
+static _Atomic uint64_t taken, skipped, failed;
+
+static struct module modules[MODULES];
+static _Atomic uint32_t module_count; /* release after the entry, acquire before it is read */
+static _Atomic uint32_t modules_busy;
+static unsigned long long modules_added; /* the loader's count when we looked last */
+static uintptr_t own_start, own_end;     /* this library */
+static uint32_t frames_told[FRAMES];     /* names of Python frames that have a FRAME record */
+static _Atomic uint32_t frame_count;
+
+/* ---- start ---- */
+
+static void measure_ticks(void)
+{
+  struct opgap_anchor first = opgap_clock_anchor(), now;
+  do
+    now = opgap_clock_anchor();
+  while (now.ns - first.ns < 100000);
+  ticks_a_ms = (now.ticks - first.ticks) * 1000000 / (now.ns - first.ns);
+}
+
+static bool load_unwinder(void)
+{
+  static bool said;
+  void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
+  if (library != NULL)
+    *(void **)&backtrace = dlsym(library, "unw_backtrace");
+  if (backtrace == NULL)
+    opgap_notice(&said, "libunwind.so.8 cannot be loaded: no native stacks");
+  return backtrace != NULL;
+}
+
+void opgap_stacks_start(void)
+{
+  uint32_t wanted = opgap_config.settings.stacks;
+  want_python = (wanted == OPGAP_STACKS_PYTHON || wanted == OPGAP_STACKS_BOTH) && opgap_python_frames != NULL;
+  want_native = (wanted == OPGAP_STACKS_NATIVE || wanted == OPGAP_STACKS_BOTH) && load_unwinder();
+  if (!want_native && !want_python)
+    return;
+  size_t size = THREADS * sizeof *threads;
+  threads = opgap_raw_mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+  if (threads == NULL || opgap_raw3(SYS_madvise, (long)threads, (long)size, 18 /* MADV_WIPEONFORK */) < 0)
+    return;
+  measure_ticks();
+  opgap_stack_ticks = ticks_a_ms * (OPGAP_STACK_THRESHOLD_NS / 1000) / 1000;
+}
+
+void opgap_stacks_forked(void)
+{
+  if (atomic_load(&unwinding) > 0 || atomic_load(&modules_busy))
+    opgap_stack_ticks = UINT64_MAX;
+  /* names are of the parent's arena */
+  atomic_store(&module_count, 0);
+  atomic_store(&frame_count, 0);
+  modules_added = 0;
+  taken = skipped = failed = 0;
+}
+
+struct opgap_stack_counts opgap_stack_counts(void)
+{
+  return (struct opgap_stack_counts){atomic_load(&taken), atomic_load(&skipped), atomic_load(&failed)};
+}
+
+/* ---- modules ---- */
+
+static uint32_t build_id_of(const struct dl_phdr_info *info)
+{
+  for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+    if (header->p_type != PT_NOTE)
+      continue;
+    const char *at = (const char *)(info->dlpi_addr + header->p_vaddr), *end = at + header->p_memsz;
+    while (end - at > (ptrdiff_t)sizeof(ElfW(Nhdr))) {
+      const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)at;
+      const char *owner = at + sizeof *note;
+      const uint8_t *id = (const uint8_t *)owner + ((note->n_namesz + 3) & ~3u);
+      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && memcmp(owner, "GNU", 4) == 0 &&
+          note->n_descsz <= 64 && (const char *)id + note->n_descsz <= end) {
+        char text[129];
+        for (unsigned b = 0; b < note->n_descsz; b++) {
+          text[2 * b] = "0123456789abcdef"[id[b] >> 4];
+          text[2 * b + 1] = "0123456789abcdef"[id[b] & 15];
+        }
+        return opgap_intern(text, note->n_descsz * 2);
+      }
+      at = (const char *)id + ((note->n_descsz + 3) & ~3u);
+    }
+  }
+  return 0;
+}
+
+static uint32_t path_of(const struct dl_phdr_info *info)
+{
+  char path[OPGAP_NAME_MAX];
+  if (info->dlpi_name && info->dlpi_name[0])
+    return opgap_intern(info->dlpi_name, strlen(info->dlpi_name));
+  long length = opgap_raw6(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)path, sizeof path, 0, 0);
+  return length > 0 ? opgap_intern(path, (size_t)length) : 0;
+}
+
+static bool known(uintptr_t start, uintptr_t bias)
+{
+  uint32_t count = atomic_load_explicit(&module_count, memory_order_relaxed);
+  for (uint32_t i = 0; i < count; i++)
+    if (modules[i].start == start && modules[i].bias == bias)
+      return true;
+  return false;
+}
+
+static int see_module(struct dl_phdr_info *info, size_t size, void *unused)
+{
+  (void)size;
+  (void)unused;
+  uintptr_t start = UINTPTR_MAX, end = 0;
+  modules_added = info->dlpi_adds;
+  for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+    if (header->p_type != PT_LOAD || !(header->p_flags & PF_X))
+      continue;
+    if (info->dlpi_addr + header->p_vaddr < start)
+      start = info->dlpi_addr + header->p_vaddr;
+    if (info->dlpi_addr + header->p_vaddr + header->p_memsz > end)
+      end = info->dlpi_addr + header->p_vaddr + header->p_memsz;
+  }
+  uint32_t count = atomic_load_explicit(&module_count, memory_order_relaxed);
+  if (start >= end || count >= MODULES || known(start, info->dlpi_addr))
+    return 0;
+  modules[count] = (struct module){start, end, info->dlpi_addr, path_of(info), build_id_of(info)};
+  if ((uintptr_t)&see_module >= start && (uintptr_t)&see_module < end) {
+    own_start = start;
+    own_end = end;
+  }
+  atomic_store_explicit(&module_count, count + 1, memory_order_release);
+  return 0;
+}
+
+static int count_added(struct dl_phdr_info *info, size_t size, void *added)
+{
+  (void)size;
+  *(unsigned long long *)added = info->dlpi_adds;
+  return 1;
+}
+
+/* Index of the module of an address; -1: none, such as code made at run time. */
+static int find_module(uintptr_t address)
+{
+  /* the newest first: what was unloaded may have left its place to another */
+  for (uint32_t i = atomic_load_explicit(&module_count, memory_order_acquire); i-- > 0;)
+    if (address >= modules[i].start && address < modules[i].end)
+      return (int)i;
+  return -1;
+}
+
+static int module_of(uintptr_t address)
+{
+  int index = find_module(address);
+  unsigned long long added = 0;
+  uint32_t free_now = 0;
+  if (index >= 0)
+    return index;
+  dl_iterate_phdr(count_added, &added);
+  if (added == modules_added || !atomic_compare_exchange_strong(&modules_busy, &free_now, 1))
+    return -1;
+  dl_iterate_phdr(see_module, NULL);
+  atomic_store(&modules_busy, 0);
+  return find_module(address);
+}
+
+/* ---- encoding ---- */
+
+struct stack_text {
+  uint8_t bytes[OPGAP_NAME_MAX];
+  size_t length;
+};
+
+static bool put(struct stack_text *text, uint64_t value)
+{
+  if (text->length + 10 > sizeof text->bytes)
+    return false;
+  while (value >= 128) {
+    text->bytes[text->length++] = (uint8_t)(value | 128);
+    value >>= 7;
+  }
+  text->bytes[text->length++] = (uint8_t)value;
+  return true;
+}
+
+static uint32_t encode(void *const *native, unsigned native_count, const uint32_t *python, unsigned python_count)
+{
+  struct stack_text text = {.length = 1};
+  bool room = true;
+  text.bytes[0] = 1;
+  for (unsigned i = 0; i < native_count && room; i++) {
+    uintptr_t address = (uintptr_t)native[i];
+    int module = module_of(address);
+    room = module < 0 ? put(&text, 1) && put(&text, address)
+                      : put(&text, (uint64_t)module + 2) && put(&text, address - modules[module].bias);
+  }
+  for (unsigned i = 0; i < python_count && room; i++)
+    room = put(&text, 0) && put(&text, python[i]);
+  return opgap_intern((const char *)text.bytes, text.length);
+}
+
+static uint64_t hash_of(void *const *native, unsigned native_count, const uint32_t *python, unsigned python_count)
+{
+  uint64_t hash = native_count;
+  for (unsigned i = 0; i < native_count; i++)
+    hash = (hash ^ (uintptr_t)native[i]) * UINT64_C(0x9e3779b97f4a7c15) ^ hash >> 29;
+  for (unsigned i = 0; i < python_count; i++)
+    hash = (hash ^ python[i]) * UINT64_C(0xbf58476d1ce4e5b9) ^ hash >> 31;
+  return hash | 1;
+}
+
+/* ---- taking one ---- */
+
+static unsigned slot_of(const struct opgap_thread *thread)
+{
+  const char *first = (const char *)opgap_arena_slot(opgap_state->arena, 0);
+  return (unsigned)((size_t)((const char *)thread - first) / OPGAP_SLOT_BYTES);
+}
+
+static struct stack_thread *state_of(const struct opgap_thread *thread)
+{
+  struct stack_thread *state = &threads[slot_of(thread) % THREADS];
+  if (state->serial != thread->serial) {
+    memset(state, 0, sizeof *state);
+    state->serial = thread->serial;
+    state->began = opgap_ticks();
+    state->allowance = ticks_a_ms * (ALLOWANCE_NS / 1000000);
+  }
+  return state;
+}
+
+/* Frames of the program, from the caller of the hook outwards. */
+static unsigned take_native(void **frames)
+{
+  atomic_fetch_add(&unwinding, 1);
+  int count = backtrace(frames, OPGAP_STACK_FRAMES);
+  atomic_fetch_sub(&unwinding, 1);
+  if (count <= 0)
+    return 0;
+  unsigned own = 0;
+  if (own_end == 0)
+    module_of((uintptr_t)&take_native);
+  while (own < (unsigned)count && (uintptr_t)frames[own] >= own_start && (uintptr_t)frames[own] < own_end)
+    own++;
+  memmove(frames, frames + own, ((unsigned)count - own) * sizeof *frames);
+  return (unsigned)count - own;
+}
+
+static uint32_t take(struct stack_thread *state, unsigned slot, uint32_t *python, unsigned *python_count)
+{
+  void *native[OPGAP_STACK_FRAMES];
+  unsigned native_count = want_native ? take_native(native) : 0;
+  *python_count = want_python ? opgap_python_frames(slot, python, OPGAP_STACK_FRAMES) : 0;
+  if (native_count + *python_count == 0)
+    return 0;
+  uint64_t hash = hash_of(native, native_count, python, *python_count);
+  uint32_t at = (uint32_t)(hash >> 32) & (CACHE_ENTRIES - 1);
+  if (state->seen[at].hash == hash)
+    return state->seen[at].name;
+  uint32_t name = encode(native, native_count, python, *python_count);
+  state->seen[at].hash = name ? hash : 0;
+  state->seen[at].name = name;
+  return name;
+}
+
+static void tell_module(uint32_t index)
+{
+  const struct module *m = &modules[index];
+  const uint64_t fields[] = {m->path, m->build_id, m->bias, m->start, m->end - m->start};
+  opgap_emit(OPGAP_EV_MODULE, index, opgap_ticks(), 0, fields, 5);
+}
+
+static void tell_frame(uint32_t name)
+{
+  uint32_t count = atomic_load(&frame_count);
+  for (uint32_t i = 0; i < count; i++)
+    if (frames_told[i] == name)
+      return;
+  while (count < FRAMES && !atomic_compare_exchange_weak(&frame_count, &count, count + 1))
+    ;
+  if (count >= FRAMES)
+    return;
+  frames_told[count] = name;
+  const uint64_t field = name;
+  opgap_emit(OPGAP_EV_FRAME, 0, opgap_ticks(), 0, &field, 1);
+}
+
+void opgap_stack_note(unsigned event, uint64_t ticks, uint64_t bytes)
+{
+  struct opgap_cell *cell = opgap_cell;
+  if (cell == NULL || cell->thread == NULL || cell->busy || opgap_stack_ticks == UINT64_MAX)
+    return;
+  int error = errno; /* libunwind asks the kernel whether memory is there */
+  struct opgap_thread *thread = cell->thread;
+  struct stack_thread *state = state_of(thread);
+  uint64_t start = opgap_ticks();
+  if (state->spent > state->allowance && (state->spent - state->allowance) * OPGAP_STACK_SHARE > start - state->began) {
+    atomic_fetch_add_explicit(&skipped, 1, memory_order_relaxed);
+    return; /* nothing has touched errno */
+  }
+  uint32_t before = atomic_load(&module_count), python[OPGAP_STACK_FRAMES];
+  unsigned python_count = 0;
+  opgap_draining = thread; /* the calls of a signal handler that comes now are counted as nested */
+  opgap_cell = &opgap_tool_cell;
+  uint32_t name = take(state, slot_of(thread), python, &python_count);
+  opgap_cell = cell;
+  opgap_draining = NULL;
+  for (uint32_t i = before; i < atomic_load(&module_count); i++)
+    tell_module(i);
+  for (unsigned i = 0; i < python_count; i++)
+    tell_frame(python[i] >> 1);
+  const uint64_t fields[] = {name, ticks * 1000000 / ticks_a_ms, bytes};
+  if (name)
+    opgap_emit(OPGAP_EV_STACK, event, opgap_ticks(), 0, fields, 3);
+  atomic_fetch_add_explicit(name ? &taken : &failed, 1, memory_order_relaxed);
+  uint64_t cost = opgap_ticks() - start, most = ticks_a_ms * MOST_US / 1000;
+  state->spent += cost < most ? cost : most; /* more than that the thread was not running */
+  errno = error;
+}
+
+size_t opgap_stack_tables(uint64_t *words, size_t room, uint64_t ns)
+{
+  size_t n = 0;
+  for (uint32_t i = 0; i < atomic_load_explicit(&module_count, memory_order_acquire) && n + 7 <= room; i++, n += 7) {
+    const struct module *m = &modules[i];
+    const uint64_t record[7] = {
+        OPGAP_WORD0(OPGAP_EV_MODULE, 7, 0, i), ns, m->path, m->build_id, m->bias, m->start, m->end - m->start};
+    memcpy(words + n, record, sizeof record);
+  }
+  for (uint32_t i = 0; i < atomic_load(&frame_count) && i < FRAMES && n + 3 <= room; i++, n += 3) {
+    words[n] = OPGAP_WORD0(OPGAP_EV_FRAME, 3, 0, 0);
+    words[n + 1] = ns;
+    words[n + 2] = frames_told[i];
+  }
+  return n;
+}

@@ -1,0 +1,45 @@
+/* Call stacks of what took long: native frames by libunwind, Python's by frameworks/python.c (OPGAP_STACKS).
+ *
+ * Purpose   An op, a range or a hooked call that took at least OPGAP_STACK_THRESHOLD_NS, and a block of at least
+ *           OPGAP_MIN_ALLOC, is followed by a STACK record on the same thread.  A stack is an interned name, so each
+ *           distinct one is in the arena once; what its bytes mean is in docs/TRACE_FORMAT.md.
+ * Cost      Unwinding takes microseconds, so a thread stops taking stacks while they have cost it more than
+ *           1 / OPGAP_STACK_SHARE of its time; what is left out is counted.
+ * Threads   start: the session's start.  note: the thread itself, after its record.  modules: the consumer.
+ * Context   A hook's end, also in signal handlers.  libunwind is loaded with dlopen(RTLD_LOCAL), so that its _Unwind_*
+ *           take nobody's place.  While it works the thread's own hooks pass through.  It may call dl_iterate_phdr,
+ * once for each function that it has not met.
+ */
+#ifndef OPGAP_RECORD_STACKS_H
+#define OPGAP_RECORD_STACKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define OPGAP_STACK_THRESHOLD_NS 80000u
+#define OPGAP_STACK_SHARE 50u
+#define OPGAP_STACK_FRAMES 64u
+
+/* Shortest span that gets a stack, in ticks; UINT64_MAX: none does. */
+extern uint64_t opgap_stack_ticks;
+
+/* In the first session of a process, before it records; reads the setting.  In a forked child: gives stacks up if a
+ * thread of the parent was unwinding at that moment, because libunwind's locks are held for ever then. */
+void opgap_stacks_start(void);
+void opgap_stacks_forked(void);
+/* Records the calling thread's stack for what it just recorded: an event that took so many ticks, or so many bytes. */
+void opgap_stack_note(unsigned event, uint64_t ticks, uint64_t bytes) __attribute__((noinline, cold));
+
+/* MODULE and FRAME records of all that stacks refer to, as ring words; for a trace whose beginning is dropped. */
+size_t opgap_stack_tables(uint64_t *words, size_t room, uint64_t ns);
+/* Stacks taken, left out to save time, and failed, in this process. */
+struct opgap_stack_counts {
+  uint64_t taken, skipped, failed;
+};
+struct opgap_stack_counts opgap_stack_counts(void);
+
+/* Python frames of the calling thread, whose slot this is; outermost last.  Each: the interned "FILE:LINE FUNCTION",
+ * shifted left by one, and 1 for the last that its run of the interpreter's loop has.  Provided by the frameworks. */
+unsigned opgap_python_frames(unsigned slot, uint32_t *frames, unsigned room) __attribute__((weak));
+
+#endif

@@ -1,0 +1,137 @@
+"""OPGAP_STACKS: what was called from where, with exact counts, names and lines.
+
+stacks_test.py OPGAP CALLERS SOURCES CASE [PYTHON]
+"""
+import csv
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+OPGAP, CALLERS, SOURCES, CASE = sys.argv[1:5]
+COUNT = 20
+
+
+def run(*command, code=0, **more):
+    done = subprocess.run(command, capture_output=True, text=True, errors="surrogateescape", timeout=60, check=False,
+                          **more)
+    assert done.returncode == code, (command, done.returncode, done.stdout, done.stderr)
+    return done.stdout, done.stderr
+
+
+def skip(why):
+    print(why)
+    sys.exit(77)
+
+
+def record(folder, kind, *program):
+    trace = os.path.join(folder, f"{kind}.opgap")
+    _, errors = run(OPGAP, "record", "--stacks", kind, "--out", trace, "--", *program)
+    if "libunwind.so.8 cannot be loaded" in errors:
+        skip("libunwind.so.8 is not installed")
+    return trace
+
+
+def table(trace, by):
+    text, _ = run(OPGAP, "report", "--by", by, "--format", "csv", trace)
+    return {row["name"]: {k: int(v) for k, v in row.items() if k != "name"} for row in csv.DictReader(io.StringIO(text))}
+
+
+def line_of(source, label):
+    with open(source, encoding="utf-8") as lines:
+        return next(i for i, line in enumerate(lines, 1) if line.rstrip().rstrip("*/").rstrip().endswith("LINE " + label))
+
+
+def durations(trace, call):
+    lines = run(OPGAP, "info", "--records", trace)[0].splitlines()
+    return [int(line.split()[4]) for line in lines if len(line.split()) > 4 and line.split()[2] == call]
+
+
+def native(folder):
+    """Functions, inlined ones, recursion, names of C++ and Rust, lines, large allocations."""
+    trace = record(folder, "native", CALLERS, str(COUNT))
+    source = os.path.join(SOURCES, "callers.c")
+    functions = table(trace, "function")
+    assert functions["inlined"] == {**functions["inlined"], "count": COUNT, "bytes": 0}, functions
+    assert functions["inlined"]["self_ns"] == functions["inlined"]["total_ns"] > COUNT * 2000000
+    slept = sum(durations(trace, "nanosleep"))
+    assert abs(functions["inlined"]["self_ns"] - slept) < slept / 50, (functions["inlined"], slept)
+    assert functions["outer::sleeper"]["count"] == COUNT, "a recursive function counts once"
+    assert functions["outer::sleeper"]["total_ns"] == functions["inlined"]["total_ns"]
+    assert functions["outer::sleeper"]["self_ns"] == 0
+    assert functions["mycrate::allocator"]["count"] == COUNT, functions
+    assert functions["mycrate::allocator"]["bytes"] == COUNT * (4 << 20)
+    assert functions["main"]["count"] == 2 * COUNT and functions["main"]["self_ns"] == 0
+    lines = table(trace, "line")
+    for label, function, count in (("inlined", "inlined", COUNT), ("sleeper", "outer::sleeper", COUNT),
+                                   ("recursion", "outer::sleeper", COUNT), ("allocator", "mycrate::allocator", COUNT)):
+        key = f"{source}:{line_of(source, label)} {function}"
+        assert lines[key]["count"] == count, (key, sorted(lines))
+    modules = table(trace, "module")
+    assert modules[CALLERS]["count"] == 2 * COUNT and modules[CALLERS]["self_ns"] == sum(
+        row["self_ns"] for row in functions.values())
+    stacks = table(trace, "stack")
+    tails = {";".join(name.split(";")[-6:]): row["count"] for name, row in stacks.items()}
+    three = "outer::sleeper;" * 3
+    assert tails == {f"main;{three}inlined;nanosleep": COUNT,
+                     next(t for t in tails if t.endswith(";malloc")): COUNT}, tails
+    assert any(name.endswith("main;mycrate::allocator;malloc") for name in stacks)
+    collapsed = run(OPGAP, "report", "--by", "stack", "--format", "collapsed", trace)[0].splitlines()
+    assert {line.rsplit(" ", 1)[0]: int(line.rsplit(" ", 1)[1]) for line in collapsed} == {
+        name: row["self_ns"] for name, row in stacks.items()}
+    # each distinct stack is one name
+    names = re.findall(r" stack .*stack='(.*)' ns=", run(OPGAP, "info", "--records", trace)[0])
+    assert len(names) == 2 * COUNT and len(set(names)) == 2
+    assert run(OPGAP, "report", "--by", "line", trace)[0].startswith(
+        f"{2 * COUNT} stacks, 2 different; 0 left out to save time, 0 failed\n")
+
+
+def separate(folder):
+    """Debug information in a file of its own, found by its link; a file that was built anew gives no wrong names."""
+    if not shutil.which("objcopy"):
+        skip("objcopy is not installed")
+    program = os.path.join(folder, "program")
+    run("objcopy", "--only-keep-debug", CALLERS, program + ".debug")
+    run("objcopy", "--strip-all", f"--add-gnu-debuglink={program}.debug", CALLERS, program)
+    trace = record(folder, "native", program, str(COUNT))
+    assert table(trace, "function")["inlined"]["count"] == COUNT
+    os.unlink(program)
+    shutil.copy("/bin/true", program)
+    functions = table(trace, "function")
+    assert "inlined" not in functions and any(name.startswith("program+0x") for name in functions), functions
+    assert "1 files are other builds now" in run(OPGAP, "report", "--by", "function", trace)[0]
+
+
+def python(folder):
+    """Python's frames alone, and in the place of the interpreter's loop."""
+    interpreter, source = sys.argv[5], os.path.join(SOURCES, "callers.py")
+    if shutil.which(interpreter) is None:
+        skip(f"{interpreter} is not here")
+    version = run(interpreter, "-c", "import sys; print(sys.version_info[1])")[0].strip()
+    qualified = int(version) >= 11  # code objects have no qualified name before
+    names = ["<module>", "main", "step", "step.<locals>.<lambda>" if qualified else "<lambda>", "inner",
+             "Loader.fetch" if qualified else "fetch"]
+    labels = ["module", "main", "step", "step", "inner", "fetch"]
+    trace = record(folder, "python", interpreter, source)
+    stacks = [name for name, row in table(trace, "stack").items() if ";".join(names) in name]
+    assert len(stacks) == 1 and stacks[0].split(";")[:-1] == names, (stacks, names)
+    lines = table(trace, "line")
+    for name, label in zip(names, labels):
+        key = f"{source}:{line_of(source, label)} {name}"
+        assert lines[key]["count"] == COUNT, (key, sorted(lines))
+    both = record(folder, "both", interpreter, source)
+    mine = [name.split(";") for name in table(both, "stack") if ";main;step;" in name]
+    assert mine and sum(table(both, "stack")[";".join(name)]["count"] for name in mine) == COUNT
+    for stack in mine:
+        assert [name for name in stack if name in names] == names, stack
+        # the C functions of map() stand between the frame that called it and the one that it calls
+        step, call_back = stack.index("step"), stack.index(names[3])
+        assert call_back - step > 1 and not any("_PyEval_EvalFrameDefault" in name for name in stack), stack
+
+
+CASES = {f.__name__: f for f in (native, separate, python)}
+with tempfile.TemporaryDirectory(prefix="opgap-stacks-") as place:
+    CASES[CASE](os.path.realpath(place))
