@@ -72,7 +72,7 @@ LOOP loop_malloc_free_third(struct worker *w, long count)
     keep(block);
     free(block);
     uint64_t x = (uint64_t)i;
-    for (int k = 0; k < 48; k++) {
+    for (int k = 0; k < 112; k++) {
       x = x * x + 1;
       __asm__ volatile("" : "+r"(x));
     }
