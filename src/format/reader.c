@@ -102,7 +102,8 @@ struct process {
   _Atomic(_Atomic(struct name *) *) names[NAME_PAGES];
   _Atomic uint32_t name_limit;
   _Atomic uint64_t invalid;
-  pthread_mutex_t lock; /* blocks, and who adds a name */
+  _Atomic uint64_t touched; /* bytes of the file read since its pages were last given back */
+  pthread_mutex_t lock;     /* blocks, and who adds a name */
   struct block *blocks, *tail_blocks;
   struct damage damage;
 };
@@ -202,6 +203,19 @@ static void free_damage(struct damage *damage)
 }
 
 /* ---- the file's chunks ---- */
+
+#define MAPPED_AT_ONCE (16u << 20) /* bytes of a file whose pages are kept */
+
+/* Gives the file's pages back now and then, so that a large trace does not fill the memory of whoever reads it.  They
+ * are clean, and come again from the page cache where another cursor still needs one. */
+static void note_touched(struct process *process, size_t bytes)
+{
+  if (atomic_fetch_add_explicit(&process->touched, bytes, memory_order_relaxed) + bytes < MAPPED_AT_ONCE)
+    return;
+  atomic_store_explicit(&process->touched, 0, memory_order_relaxed);
+  for (const struct mapping *mapping = process->mappings; mapping != NULL; mapping = mapping->next)
+    madvise(mapping->bytes, mapping->size, MADV_DONTNEED);
+}
 
 struct visit {
   struct process *process;
@@ -320,6 +334,7 @@ static void visit_chunk(void *context, const struct opgap_chunk_header *header, 
 {
   struct visit *visit = context;
   struct process *process = visit->process;
+  note_touched(process, header->stored_bytes);
   if (header->sequence > process->last_sequence + 1)
     process->missing_chunks += header->sequence - process->last_sequence - 1;
   process->last_sequence = header->sequence;
@@ -1352,6 +1367,7 @@ static bool open_chunk(struct opgap_cursor *cursor, const struct chunk *chunk)
   if (!reserve((void **)&cursor->raw, &cursor->raw_capacity, chunk->raw_bytes, 1))
     return false;
   size_t size = ZSTD_decompressDCtx(cursor->zstd, cursor->raw, chunk->raw_bytes, chunk->payload, chunk->stored_bytes);
+  note_touched(cursor->process, chunk->stored_bytes);
   if (ZSTD_isError(size))
     return false;
   const uint8_t *at = cursor->raw, *end = cursor->raw + size;
