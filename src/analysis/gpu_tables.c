@@ -221,9 +221,9 @@ static void fill_use(const struct bins *b, struct opgap_sum_gpu_use *use)
 {
   double chunk = (double)(b->end - b->origin) / OPGAP_GPU_CHUNKS;
   use->chunk_ns = (uint64_t)chunk;
-  for (unsigned i = 0; i < BINS; i++) {
+  double last = (double)(b->end - b->origin);
+  for (unsigned i = 0; i < BINS && (double)i * (double)b->width < last; i++) {
     double from = (double)i * (double)b->width, to = from + (double)b->width;
-    double last = (double)(b->end - b->origin);
     to = to < last ? to : last;
     for (unsigned c = (unsigned)(from / chunk); c < OPGAP_GPU_CHUNKS && (double)c * chunk < to; c++) {
       double left = (double)c * chunk > from ? (double)c * chunk : from;

@@ -75,8 +75,8 @@ def training():
 def case_training():
     """Makes the trace of a training on the processor, with two DataLoader workers, for the other cases."""
     shutil.rmtree(TRAINING, ignore_errors=True)
-    probe = subprocess.run([TORCH_PYTHON, "-c", "import torch"], capture_output=True)
-    if probe.returncode != 0:
+    probe = [TORCH_PYTHON, "-c", "import torch"]
+    if not os.path.exists(TORCH_PYTHON) or subprocess.run(probe, capture_output=True).returncode != 0:
         raise Skipped("%s has no PyTorch" % TORCH_PYTHON)
     made = trace_of("training", [TORCH_PYTHON, os.path.join(HERE, "..", "torch", "train.py")], WORKERS="2")
     shutil.copytree(made, TRAINING)
