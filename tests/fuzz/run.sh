@@ -8,7 +8,7 @@ set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1:-300}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- trace chunk schema settings arena baseline export
+[ $# -gt 0 ] || set -- trace chunk schema settings arena baseline summary export
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for target in "$@"; do
