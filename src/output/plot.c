@@ -119,7 +119,8 @@ static double share_of(const uint64_t *parts, uint64_t whole)
   uint64_t sum = 0;
   for (size_t b = 0; b < OPGAP_OVER_TIME_BUCKETS; b++)
     sum += parts[b];
-  return whole > 0 ? 100.0 * (double)sum / (double)whole : 0;
+  double share = whole > 0 ? 100.0 * (double)sum / (double)whole : 0;
+  return share < 100 ? share : 100; /* the last part may reach beyond the end */
 }
 
 void section_plot_use(const struct opgap_summary *s, const struct opgap_output_options *o, FILE *file)

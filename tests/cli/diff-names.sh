@@ -1,4 +1,4 @@
-# Columns of equal names are told apart, and COLUMNS sets the width in a pipe, too.
+# Columns of equal names are told apart.
 mkdir a b
 for folder in a b; do
   opgap record --log quiet --out $folder/run.opgap -- true
@@ -12,8 +12,3 @@ names a/run.opgap "$PWD/a/run.opgap/" | sed "s#$(basename "$PWD")#FOLDER#g; s#^[
 names a/run.opgap a/run.opgap a/run.opgap
 names a/run.opgap x:b/run.opgap
 names run.opgap:a/run.opgap b/run.opgap
-# the rule under the titles: as wide as the table
-for width in 0 60; do
-  COLUMNS=$width opgap diff long-enough-a-name-to-need-room:a/run.opgap another-name-that-needs-room:b/run.opgap |
-    sed -n '/^---/p' | awk -v width=$width '{ print width, length($0) > 60 ? "more than 60" : "at most 60" }'
-done
