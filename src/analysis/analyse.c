@@ -541,6 +541,7 @@ static void free_process(struct process *p)
   for (int s = 0; s < STEPS_SOURCES; s++) {
     VEC_FREE(&p->steps[s].start);
     VEC_FREE(&p->steps[s].end);
+    VEC_FREE(&p->steps[s].live);
   }
   VEC_FREE(&p->outermost);
 }
@@ -839,8 +840,8 @@ static void finish(struct analysis *a)
   ops_finish(a);
   files_finish(a);
   locks_finish(a);
-  memory_finish(a);
   steps_finish(a);
+  memory_finish(a);
   breakdown_finish(a);
   gaps_finish(a);
   ranks_finish(a);

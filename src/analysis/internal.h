@@ -167,6 +167,7 @@ struct edge_table {       /* by object */
 };
 
 struct step_list {
+  VEC(uint64_t) live;       /* live bytes at each end, when every allocation is recorded */
   VEC(uint64_t) start, end; /* of each step */
   uint64_t first_start;     /* where the first step began */
   uint64_t marks, last_end; /* steps that ended, also those whose start was not recorded; the end of the last */

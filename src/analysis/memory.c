@@ -131,12 +131,74 @@ static uint64_t peak_rss(const struct analysis *a)
   return peak;
 }
 
+/* ---- growth ---- */
+
+/* A least-squares line through points, in one pass about the first. */
+struct line {
+  double n, x0, y0, x, y, xx, xy, yy;
+};
+
+static void line_add(struct line *l, double x, double y)
+{
+  if (l->n == 0) {
+    l->x0 = x;
+    l->y0 = y;
+  }
+  x -= l->x0;
+  y -= l->y0;
+  l->n++;
+  l->x += x;
+  l->y += y;
+  l->xx += x * x;
+  l->xy += x * y;
+  l->yy += y * y;
+}
+
+#define GROWTH_LEAST_POINTS 8
+
+static bool line_fit(const struct line *l, double *slope, double *explained)
+{
+  double xx = l->xx - l->x * l->x / l->n, xy = l->xy - l->x * l->y / l->n, yy = l->yy - l->y * l->y / l->n;
+  if (l->n < GROWTH_LEAST_POINTS || xx <= 0)
+    return false;
+  *slope = xy / xx;
+  *explained = yy > 0 ? xy * xy / (xx * yy) : 0;
+  return true;
+}
+
+static void finish_growth(struct analysis *a)
+{
+  struct opgap_sum_memory *memory = &a->summary->memory;
+  const struct opgap_sum_steps *steps = &a->summary->steps;
+  unsigned process = steps_process(a);
+  memory->growth_of = "";
+  if (process == UINT32_MAX || steps->count <= steps->skipped || steps->mean_ns == 0)
+    return;
+  const struct process *p = &a->processes[process];
+  const struct step_list *list = &p->steps[steps_source(p)];
+  uint64_t start = a->start_ns + steps->start_ns[steps->skipped], end = start;
+  end += steps->start_ns[steps->count - 1] + steps->durations_ns[steps->count - 1] - steps->start_ns[steps->skipped];
+  struct line line = {0};
+  bool exact = p->alloc_events && p->points > 0 && list->live.count == list->end.count;
+  for (size_t i = 0; exact && i < list->live.count; i++)
+    if (list->end.at[i] > start && list->end.at[i] <= end)
+      line_add(&line, (double)i, (double)list->live.at[i]);
+  for (size_t i = 0; !exact && i < p->samples.count; i++)
+    if (p->samples.at[i].time > start && p->samples.at[i].time <= end)
+      line_add(&line, (double)(p->samples.at[i].time - start) / (double)steps->mean_ns, (double)p->samples.at[i].rss);
+  if (!line_fit(&line, &memory->growth_bytes, &memory->growth_fit))
+    return;
+  memory->growth_of = exact ? "live bytes" : "resident memory";
+  memory->growth_points = (uint64_t)line.n;
+}
+
 void memory_finish(struct analysis *a)
 {
   struct opgap_sum_memory *memory = &a->summary->memory;
   memory->peak_bytes = memory->live_bytes = OPGAP_UNKNOWN;
   memory->peak_rss_bytes = peak_rss(a);
   add_hooks(a, memory);
+  finish_growth(a);
   finish_courses(a);
   for (unsigned i = 0; i < a->process_count; i++) {
     const struct process *p = &a->processes[i];

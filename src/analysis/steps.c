@@ -60,6 +60,8 @@ static void push(struct analysis *a, unsigned process, enum step_source source, 
     return;
   *VEC_PUSH(&list->start) = start;
   *VEC_PUSH(&list->end) = end;
+  if (p->alloc_events)
+    *VEC_PUSH(&list->live) = p->live_bytes;
   if (steps_source(p) == source)
     breakdown_step(a, process);
 }

@@ -93,6 +93,11 @@ struct opgap_sum_memory {
   uint64_t allocations, frees, failed, bytes_allocated;
   uint64_t peak_bytes, live_bytes; /* OPGAP_UNKNOWN unless every allocation was recorded */
   uint64_t peak_rss_bytes;         /* sampled; OPGAP_UNKNOWN without samples */
+  /* Of the process with the steps, after warm-up: a straight line through its memory by step. */
+  const char *growth_of;  /* "live bytes" (exact), "resident memory" (sampled), "" unknown */
+  double growth_bytes;    /* a step */
+  double growth_fit;      /* how much of the variation the line explains (R squared), 0 to 1 */
+  uint64_t growth_points; /* that it goes through */
 };
 
 /* Key: path, operation.  operation: the call's plain verb ("read", "write", "open", "sync", "stat", "other"). */

@@ -143,6 +143,18 @@ static json_t *course_json(const struct opgap_sum_memory_course *course)
   return j;
 }
 
+static json_t *growth_json(const struct opgap_sum_memory *m)
+{
+  if (m->growth_of[0] == '\0')
+    return json_null();
+  json_t *j = json_object();
+  PUT(j, "of", opgap_json_text(m->growth_of));
+  PUT(j, "bytes_per_step", json_real(m->growth_bytes));
+  PUT(j, "fit", json_real(m->growth_fit));
+  PUT(j, "points", number(m->growth_points));
+  return j;
+}
+
 static json_t *memory_json(const struct opgap_summary *s)
 {
   const struct opgap_sum_memory *m = &s->memory;
@@ -156,6 +168,7 @@ static json_t *memory_json(const struct opgap_summary *s)
   PUT(j, "peak_bytes", number(m->peak_bytes));
   PUT(j, "live_bytes", number(m->live_bytes));
   PUT(j, "peak_rss_bytes", number(m->peak_rss_bytes));
+  PUT(j, "growth", growth_json(m));
   PUT(j, "samples", courses);
   return j;
 }

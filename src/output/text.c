@@ -513,6 +513,19 @@ static void files(const struct page *p)
   finish_table(p, &table, more, "rows");
 }
 
+/* Only growth that a straight line explains, of at least a page a step, is worth a sentence. */
+static void growth(const struct page *p)
+{
+  const struct opgap_sum_memory *m = &p->s->memory;
+  char bytes[32];
+  if (m->growth_of[0] == '\0' || m->growth_bytes < 4096 || m->growth_fit < 0.8)
+    return;
+  text_bytes(bytes, sizeof bytes, (uint64_t)m->growth_bytes);
+  say(p, "%s: %s by %s a step (a straight line through %llu points explains %.0f %%, confidence: %s)",
+      "a leak, or a cache that fills", m->growth_of[0] == 'l' ? "live bytes grow" : "resident memory grows ~", bytes,
+      (unsigned long long)m->growth_points, 100 * m->growth_fit, m->growth_fit >= 0.95 ? "high" : "medium");
+}
+
 static void memory(const struct page *p)
 {
   const struct opgap_sum_memory *m = &p->s->memory;
@@ -533,6 +546,7 @@ static void memory(const struct page *p)
     text_bytes(rss, sizeof rss, m->peak_rss_bytes);
     say(p, "resident memory ~%s at most (sampled, processes alive at one time together)", rss);
   }
+  growth(p);
 }
 
 static void locks(const struct page *p)

@@ -448,6 +448,7 @@ static struct opgap_summary wide_summary(void)
                                 .complete = true,
                                 .has_gpu = true,
                                 .gpu_status = "ok",
+                                .memory = {.growth_of = ""},
                                 .window_end_ns = OPGAP_UNKNOWN,
                                 .processes = &process,
                                 .process_count = 1,

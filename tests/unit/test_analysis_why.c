@@ -447,6 +447,47 @@ START_TEST(test_children_of_a_range_that_ended_elsewhere)
 }
 END_TEST
 
+/* ---- memory ---- */
+
+/* Each step keeps 1000 bytes of the 6000 that it allocates. */
+START_TEST(test_growth_of_live_bytes)
+{
+  fake_setting(p, "OPGAP_ALLOC", "events");
+  for (uint64_t i = 0; i < STEPS; i++) {
+    uint64_t at = step_us(i);
+    fake_call(p, t, 0, FAKE_MALLOC, at, at, 0x100000 + i * 0x1000, 1000, 0);
+    fake_call(p, t, 0, FAKE_MALLOC, at + 10, at + 10, 0x8000, 5000, 0);
+    fake_call(p, t, 0, FAKE_FREE, at + 20, at + 20, 0x8000, 0, 0);
+    fake_step(p, t, at + 9000);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_str_eq(s->memory.growth_of, "live bytes");
+  ck_assert_uint_eq(s->memory.growth_points, COUNTED);
+  ck_assert_double_eq_tol(s->memory.growth_bytes, 1000, 1e-6);
+  ck_assert_double_eq_tol(s->memory.growth_fit, 1, 1e-9);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* Resident memory that goes up and down: the line through it explains nothing. */
+START_TEST(test_no_growth)
+{
+  unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+  for (uint64_t i = 0; i < STEPS; i++) {
+    uint64_t at = (step_us(i) + 5000) * US;
+    fake_step(p, t, step_us(i + 1));
+    fake_record(p, stream,
+                (struct opgap_record){
+                    .event = OPGAP_EV_MEMORY, .start_ns = at, .end_ns = at, .field = {10000000 + i % 2 * 1000000}});
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_str_eq(s->memory.growth_of, "resident memory");
+  ck_assert_uint_eq(s->memory.growth_points, COUNTED);
+  ck_assert_double_lt(s->memory.growth_fit, 0.1);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* ---- the scheduler: steps of 100 ms, samples every 100 ms, in the middle of the steps ---- */
 
 struct rates { /* ms in 100 ms */
@@ -602,6 +643,8 @@ int main(void)
   tcase_add_test(tests, test_steps_by_period);
   tcase_add_test(tests, test_no_period);
   tcase_add_test(tests, test_children_of_a_range_that_ended_elsewhere);
+  tcase_add_test(tests, test_growth_of_live_bytes);
+  tcase_add_test(tests, test_no_growth);
   tcase_add_test(tests, test_run_queue);
   tcase_add_test(tests, test_oversubscription);
   tcase_add_test(tests, test_cgroup_limit);
