@@ -133,6 +133,23 @@ static uint32_t read_number(const uint8_t **at, const uint8_t *end)
   return number;
 }
 
+/* 3.9 and 3.10: CPython, Objects/lnotab_notes.txt. */
+static uint32_t line_of_pairs(const uint8_t *at, const uint8_t *end, int32_t line, uint32_t offset)
+{
+  uint32_t position = 0;
+  for (; end - at >= 2; at += 2) {
+    int32_t lines = (int8_t)at[1];
+    position += at[0];
+    if (layout.lines == OPGAP_PYTHON_LNOTAB && position > offset)
+      break;
+    if (layout.lines == OPGAP_PYTHON_LNOTAB || lines != -128 /* no line */)
+      line += lines;
+    if (layout.lines == OPGAP_PYTHON_LINETABLE && offset < position)
+      break;
+  }
+  return (uint32_t)line;
+}
+
 /* The line that an instruction belongs to; the first line when the table does not say.  CPython, Objects/locations.md:
  * entries of a head byte (1 | code 4 | units - 1 : 3) and what the code asks for. */
 static uint32_t line_of(const char *code, uint32_t offset)
@@ -142,6 +159,8 @@ static uint32_t line_of(const char *code, uint32_t offset)
   const uint8_t *end = at + *(const int64_t *)(table + OPGAP_PY_LENGTH);
   int32_t first = *(const int32_t *)(code + layout.code_first_line), line = first;
   uint32_t position = 0;
+  if (layout.lines != OPGAP_PYTHON_LOCATIONS)
+    return line_of_pairs(at, end, first, offset);
   while (at < end) {
     unsigned head = *at++, form = head >> 3 & 15;
     if (form == 13 || form == 14) { /* a signed difference; 14: end line and columns follow */
@@ -217,7 +236,9 @@ static uint32_t name_site(const char *code, uint32_t offset)
 
 static uint32_t site_of(struct opgap_python_cache *cache, const char *frame, const struct opgap_python_code *code)
 {
-  intptr_t distance = pointer_at(frame, layout.frame_instruction) - (code->address + layout.code_instructions);
+  intptr_t distance = layout.index_unit != 0
+                          ? *(const int32_t *)(frame + layout.frame_instruction) * (intptr_t)layout.index_unit
+                          : pointer_at(frame, layout.frame_instruction) - (code->address + layout.code_instructions);
   uint32_t offset = distance > 0 ? (uint32_t)distance : 0;
   uint64_t hash = ((uint64_t)(uintptr_t)code->address + offset) * UINT64_C(0x9e3779b97f4a7c15);
   struct opgap_python_site *site = &cache->sites[hash >> 32 & (OPGAP_PYTHON_SITES - 1)];
@@ -275,7 +296,8 @@ unsigned opgap_python_frames(unsigned slot, uint32_t *frames, unsigned room)
     const struct opgap_python_code *seen = code ? look_at_code(cache, code) : NULL;
     uint32_t name = seen ? site_of(cache, frame, seen) : 0;
     if (name)
-      frames[count++] = name << 1 | (layout.frame_entry != 0 && frame[layout.frame_entry] != 0);
+      frames[count++] =
+          name << 1 | (layout.index_unit != 0 || (layout.frame_entry != 0 && frame[layout.frame_entry] != 0));
   }
   if (count > 0)
     frames[count - 1] |= 1;

@@ -9,6 +9,37 @@
 #define CHECKED_FRAMES 8u
 #define MAX_INSTRUCTION_OFFSET (1u << 24)
 
+/* Before 3.11 a frame is an object, each runs in a loop of its own, and code has no qualified name. */
+static const struct opgap_python_layout python_3_9 = {
+    .state_frame = 24,
+    .frame_previous = 24,
+    .frame_code = 32,
+    .frame_instruction = 104,
+    .index_unit = 1,
+    .lines = OPGAP_PYTHON_LNOTAB,
+    .code_first_line = 40,
+    .code_file = 104,
+    .code_qualified_name = 112,
+    .code_line_table = 120,
+    .string_ascii_data = 48,
+    .string_data = 72,
+    .owner_limit = 256,
+};
+static const struct opgap_python_layout python_3_10 = {
+    .state_frame = 24,
+    .frame_previous = 24,
+    .frame_code = 32,
+    .frame_instruction = 96,
+    .index_unit = 2,
+    .lines = OPGAP_PYTHON_LINETABLE,
+    .code_first_line = 40,
+    .code_file = 104,
+    .code_qualified_name = 112,
+    .code_line_table = 120,
+    .string_ascii_data = 48,
+    .string_data = 72,
+    .owner_limit = 256,
+};
 static const struct opgap_python_layout python_3_11 = {
     .state_frame = 56,
     .has_c_frame = true,
@@ -72,14 +103,32 @@ static bool read_self_description(struct opgap_python_layout *layout, const uint
   return true;
 }
 
+/* Interpreters before 3.11 have no Py_Version, only a function that returns "3.10.1 (...". */
+static unsigned older_minor(const struct opgap_loaded *python)
+{
+  const char *(*get_version)(void);
+  unsigned minor = 0;
+  *(void **)&get_version = opgap_loaded_symbol(python, "Py_GetVersion");
+  const char *text = get_version ? get_version() : "";
+  if (text[0] != '3' || text[1] != '.')
+    return 0;
+  for (text += 2; *text >= '0' && *text <= '9'; text++)
+    minor = minor * 10 + (unsigned)(*text - '0');
+  return minor < 11 ? minor : 0;
+}
+
 static bool choose(struct opgap_python_layout *layout, const struct opgap_loaded *python)
 {
   const unsigned long *version = opgap_loaded_symbol(python, "Py_Version");
   const uint64_t *runtime = opgap_loaded_symbol(python, "_PyRuntime");
-  if (version == NULL || runtime == NULL || *version >> 24 != 3)
+  unsigned minor = version ? *version >> 16 & 0xff : older_minor(python);
+  if (runtime == NULL || (version != NULL && *version >> 24 != 3))
     return false;
-  unsigned minor = *version >> 16 & 0xff;
-  if (minor == 11)
+  if (minor == 9)
+    *layout = python_3_9;
+  else if (minor == 10)
+    *layout = python_3_10;
+  else if (minor == 11)
     *layout = python_3_11;
   else if (minor == 12)
     *layout = python_3_12;
@@ -109,7 +158,7 @@ static bool member_has_type(int memory, uintptr_t object, uint32_t member, const
          found == (uintptr_t)type;
 }
 
-static bool check_code(const struct opgap_python_layout *layout, int memory, uintptr_t code, uintptr_t instruction)
+static bool check_code(const struct opgap_python_layout *layout, int memory, uintptr_t code)
 {
   uintptr_t type;
   int32_t first_line;
@@ -117,7 +166,17 @@ static bool check_code(const struct opgap_python_layout *layout, int memory, uin
          member_has_type(memory, code, layout->code_file, layout->string_type) &&
          member_has_type(memory, code, layout->code_qualified_name, layout->string_type) &&
          member_has_type(memory, code, layout->code_line_table, layout->bytes_type) &&
-         load(memory, code + layout->code_first_line, &first_line, sizeof first_line) && first_line >= 0 &&
+         load(memory, code + layout->code_first_line, &first_line, sizeof first_line) && first_line >= 0;
+}
+
+static bool check_instruction(const struct opgap_python_layout *layout, int memory, uintptr_t frame, uintptr_t code)
+{
+  uintptr_t instruction;
+  int32_t index;
+  if (layout->index_unit != 0)
+    return load(memory, frame + layout->frame_instruction, &index, sizeof index) && index >= -1 &&
+           (uint32_t)(index + 1) < MAX_INSTRUCTION_OFFSET; /* -1: not begun */
+  return load_pointer(memory, frame + layout->frame_instruction, &instruction) &&
          instruction - (code + layout->code_instructions) + 2 < MAX_INSTRUCTION_OFFSET; /* -2: not begun */
 }
 
@@ -127,13 +186,13 @@ static int check_frames(const struct opgap_python_layout *layout, int memory, ui
   int good = 0;
   for (unsigned i = 0; frame != 0 && i < CHECKED_FRAMES; i++) {
     uint8_t owner;
-    uintptr_t code, instruction;
+    uintptr_t code;
     if (!load(memory, frame + layout->frame_owner, &owner, 1) ||
-        !load_pointer(memory, frame + layout->frame_code, &code) ||
-        !load_pointer(memory, frame + layout->frame_instruction, &instruction))
+        !load_pointer(memory, frame + layout->frame_code, &code))
       return -1;
+    code &= ~layout->code_tag;
     if (owner < layout->owner_limit) {
-      if (!check_code(layout, memory, code & ~layout->code_tag, instruction))
+      if (!check_code(layout, memory, code) || !check_instruction(layout, memory, frame, code))
         return -1;
       good++;
     }
