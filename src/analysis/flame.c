@@ -10,14 +10,22 @@
 
 #define NONE UINT32_MAX
 
+/* Subtrees of one parent, in the order in which they came first.  Ops come in the same order again and again, so a
+ * search begins behind what was found last. */
+struct flame_list {
+  uint32_t first, found; /* found: where the next search begins; NONE: at the first */
+};
+#define EMPTY ((struct flame_list){NONE, NONE})
+
 struct flame_node {
-  uint32_t name, next, children; /* name: gid; next: sibling or free node */
+  uint32_t name, next; /* name: gid; next: sibling or free node */
+  struct flame_list children;
   uint8_t kind;
   uint64_t calls, self_ns, total_ns, self_gpu_ns;
 };
 
 struct flame_thread {
-  uint32_t waiting[257]; /* subtrees by depth, deeper ones are empty */
+  struct flame_list waiting[257]; /* subtrees by depth, deeper ones are empty */
   unsigned deepest;
 };
 
@@ -25,7 +33,7 @@ struct flame_state {
   VEC(struct flame_node) nodes;
   uint32_t free;
   struct flame_thread **threads; /* by thread; NULL before its first op */
-  uint32_t *roots;               /* outermost ops by process */
+  struct flame_list *roots;      /* outermost ops by process */
   uint64_t left_out;
 };
 
@@ -36,7 +44,7 @@ void flame_open(struct analysis *a)
   f->threads = opgap_xcalloc(a->thread_count, sizeof *f->threads);
   f->roots = opgap_xcalloc(a->process_count, sizeof *f->roots);
   for (unsigned i = 0; i < a->process_count; i++)
-    f->roots[i] = NONE;
+    f->roots[i] = EMPTY;
 }
 
 static uint32_t node_new(struct flame_state *f)
@@ -50,28 +58,40 @@ static uint32_t node_new(struct flame_state *f)
     index = (uint32_t)f->nodes.count;
     VEC_PUSH(&f->nodes);
   }
-  f->nodes.at[index] = (struct flame_node){.next = NONE, .children = NONE};
+  f->nodes.at[index] = (struct flame_node){.next = NONE, .children = EMPTY};
   return index;
 }
 
-/* The node of a list with that name and kind, moved to its front, as ops come in the same order again and again. */
-static uint32_t list_find(struct flame_state *f, uint32_t *list, uint32_t name, uint8_t kind)
+static uint32_t find_between(const struct flame_state *f, uint32_t from, uint32_t to, uint32_t name, uint8_t kind)
 {
-  for (uint32_t *at = list; *at != NONE; at = &f->nodes.at[*at].next) {
-    uint32_t index = *at;
-    struct flame_node *node = &f->nodes.at[index];
-    if (node->name == name && node->kind == kind) {
-      *at = node->next;
-      node->next = *list;
-      *list = index;
-      return index;
-    }
-  }
+  for (uint32_t i = from; i != to && i != NONE; i = f->nodes.at[i].next)
+    if (f->nodes.at[i].name == name && f->nodes.at[i].kind == kind)
+      return i;
   return NONE;
 }
 
+/* The node of a list with that name and kind. */
+static uint32_t list_find(const struct flame_state *f, struct flame_list *list, uint32_t name, uint8_t kind)
+{
+  uint32_t begin = list->found == NONE ? list->first : f->nodes.at[list->found].next;
+  uint32_t index = find_between(f, begin, NONE, name, kind);
+  if (index == NONE)
+    index = find_between(f, list->first, begin, name, kind);
+  if (index != NONE)
+    list->found = index;
+  return index;
+}
+
+static void list_insert(struct flame_state *f, struct flame_list *list, uint32_t index)
+{
+  uint32_t *place = list->found == NONE ? &list->first : &f->nodes.at[list->found].next;
+  f->nodes.at[index].next = *place;
+  *place = index;
+  list->found = index;
+}
+
 /* Moves the subtrees of `from` into the list `into`, which does not move meanwhile. */
-static void merge_lists(struct flame_state *f, uint32_t *into, uint32_t from)
+static void merge_lists(struct flame_state *f, struct flame_list *into, uint32_t from)
 {
   while (from != NONE) {
     uint32_t index = from;
@@ -79,8 +99,7 @@ static void merge_lists(struct flame_state *f, uint32_t *into, uint32_t from)
     from = node->next;
     uint32_t same = list_find(f, into, node->name, node->kind);
     if (same == NONE) {
-      node->next = *into;
-      *into = index;
+      list_insert(f, into, index);
       continue;
     }
     struct flame_node *sum = &f->nodes.at[same];
@@ -88,24 +107,25 @@ static void merge_lists(struct flame_state *f, uint32_t *into, uint32_t from)
     sum->self_ns += node->self_ns;
     sum->total_ns += node->total_ns;
     sum->self_gpu_ns += node->self_gpu_ns;
-    merge_lists(f, &sum->children, node->children);
+    merge_lists(f, &sum->children, node->children.first);
     node->next = f->free;
     f->free = index;
   }
 }
 
+/* The first of what waits deeper than `depth`. */
 static uint32_t take_deeper(struct flame_state *f, struct flame_thread *t, unsigned depth)
 {
-  uint32_t taken = NONE;
+  struct flame_list taken = EMPTY;
   for (unsigned d = depth + 1; d <= t->deepest; d++) { /* more than one level: a parent's record was lost */
-    if (taken == NONE)
+    if (taken.first == NONE)
       taken = t->waiting[d];
     else
-      merge_lists(f, &taken, t->waiting[d]);
-    t->waiting[d] = NONE;
+      merge_lists(f, &taken, t->waiting[d].first);
+    t->waiting[d] = EMPTY;
   }
   t->deepest = depth;
-  return taken;
+  return taken.first;
 }
 
 static struct flame_thread *thread_of(struct flame_state *f, size_t thread)
@@ -124,7 +144,7 @@ static void give_up(struct flame_state *f, uint32_t list)
     struct flame_node *node = &f->nodes.at[list];
     uint32_t next = node->next;
     f->left_out += node->calls;
-    give_up(f, node->children);
+    give_up(f, node->children.first);
     node->next = f->free;
     f->free = list;
     list = next;
@@ -136,8 +156,8 @@ void flame_op(struct analysis *a, const struct thread *t, const struct opgap_rec
 {
   struct flame_state *f = a->flame;
   struct flame_thread *ft = thread_of(f, (size_t)(t - a->threads));
-  uint32_t inside = take_deeper(f, ft, r->depth),
-           *list = r->depth == 0 ? &f->roots[t->process] : &ft->waiting[r->depth];
+  uint32_t inside = take_deeper(f, ft, r->depth);
+  struct flame_list *list = r->depth == 0 ? &f->roots[t->process] : &ft->waiting[r->depth];
   if (!analysis_in_window(a, r->end_ns)) { /* what ended in the window stands without its parent */
     merge_lists(f, list, inside);
     return;
@@ -153,8 +173,7 @@ void flame_op(struct analysis *a, const struct thread *t, const struct opgap_rec
     }
     f->nodes.at[index].name = name;
     f->nodes.at[index].kind = (uint8_t)kind;
-    f->nodes.at[index].next = *list;
-    *list = index;
+    list_insert(f, list, index);
   }
   struct flame_node *node = &f->nodes.at[index];
   node->calls++;
@@ -172,7 +191,7 @@ static void flush_threads(struct analysis *a)
   struct flame_state *f = a->flame;
   for (unsigned i = 0; i < a->thread_count; i++)
     for (unsigned d = 0; f->threads[i] != NULL && d <= f->threads[i]->deepest; d++)
-      merge_lists(f, &f->roots[a->threads[i].process], f->threads[i]->waiting[d]);
+      merge_lists(f, &f->roots[a->threads[i].process], f->threads[i]->waiting[d].first);
 }
 
 static int by_total(const void *left, const void *right)
@@ -206,7 +225,7 @@ static uint64_t list_nodes(struct analysis *a, uint32_t list, enum opgap_role ro
                                          .self_cpu_ns = node->self_ns,
                                          .total_cpu_ns = node->total_ns,
                                          .self_gpu_ns = node->self_gpu_ns};
-    row->total_gpu_ns = node->self_gpu_ns + list_nodes(a, node->children, role, index);
+    row->total_gpu_ns = node->self_gpu_ns + list_nodes(a, node->children.first, role, index);
     gpu_ns += row->total_gpu_ns;
   }
   VEC_FREE(&sorted);
@@ -223,11 +242,11 @@ void flame_finish(struct analysis *a)
   sum->nodes = opgap_pool_alloc(a->pool, f->nodes.count * sizeof *sum->nodes);
   sum->left_out = f->left_out;
   for (int role = 0; role < OPGAP_ROLE_COUNT; role++) {
-    uint32_t roots = NONE;
+    struct flame_list roots = EMPTY;
     for (unsigned i = 0; i < a->process_count; i++)
       if (a->processes[i].included && a->processes[i].role == (enum opgap_role)role)
-        merge_lists(f, &roots, f->roots[i]);
-    list_nodes(a, roots, (enum opgap_role)role, NONE);
+        merge_lists(f, &roots, f->roots[i].first);
+    list_nodes(a, roots.first, (enum opgap_role)role, NONE);
   }
 }
 

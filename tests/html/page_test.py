@@ -446,6 +446,38 @@ def case_merged():
         quiet(page)
 
 
+def case_many_steps():
+    """More steps than points: the slowest of each two."""
+    count = 30000
+    trace = scene_trace(1, count, 1)
+    durations = report(trace)["steps"]["durations_ns"]
+    with Page(make(trace)) as page:
+        equal("steps", page.js("opgap.data.steps"), count)
+        equal("steps of a point", page.js("opgap.data.stepsPerPoint"), 2)
+        equal("points", page.js("opgap.data.report.steps.durations_ns"),
+              [max(pair) for pair in zip(durations[::2], durations[1::2])])
+        equal("buckets of the breakdown", page.js("opgap.data.report.step_breakdown.course.bucket_steps"), 15)
+        equal("the chart's line", drawn(page, "#chart-steps path.line"), 1)
+        true("the number of steps", "30,000 steps" in page.js("document.getElementById('steps').textContent"))
+        quiet(page)
+
+
+def case_ranks():
+    rank = "RANK=%%d WORLD_SIZE=2 '%s' allreduce 20 &" % os.path.join(FAKES, "gpu_scenario")
+    trace = record("ranks", "sh", "-c", rank % 0 + rank % 1 + " wait", LD_LIBRARY_PATH=os.path.join(FAKES, "cuda12"))
+    r = report(trace)
+    equal("ranks of the trace", [row["rank"] for row in r["ranks"]["table"]], [0, 1])
+    with Page(make(trace)) as page:
+        check_table(page, "table-ranks", r["ranks"]["table"], {0: "rank", 1: "pid", 2: "host", 3: "steps", 4: "step_median_ns",
+                                                               5: "step_p95_ns", 8: "waited_ns", 9: "caused_ns"})
+        true("the view's name", "Ranks" in page.js("document.getElementById('nav').textContent"))
+        titles = page.js("opgap.timelineApi.groups.map(group => group.title)")
+        for row in r["ranks"]["table"]:
+            true("rank %d in the timeline: %r" % (row["rank"], titles),
+                 any("rank %d" % row["rank"] in title and "pid %d" % row["pid"] in title for title in titles))
+        quiet(page)
+
+
 # ---- other places ----
 
 def case_phone():
