@@ -292,7 +292,6 @@
   function processes(data) {
     const r = data.report, parts = [], ranks = r.ranks.table;
     if (ranks.length > 0) {
-      parts.push(el("h3", {}, "Ranks"));
       const s = r.ranks.straggler;
       parts.push(note(s === null ? "No rank causes more than half of the waiting."
         : `Rank ${s.rank ?? "?"} (pid ${s.pid}) makes the others wait` + (s.part ? `: ${time(s.extra_ns)} more a step in ${s.part}` +

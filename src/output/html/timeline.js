@@ -45,13 +45,13 @@
       tracks.sort((a, b) => (a.track.kind === "gpu" ? 0 : a.track.tid === process.pid ? 1 : 2) -
         (b.track.kind === "gpu" ? 0 : b.track.tid === process.pid ? 1 : 2));
       groups.push({ title: `${process.role}${process.role.includes("rank") ? "" : rank}` + (many || rank ? `, pid ${process.pid}` : ""),
-        order: order[process.role_kind] ?? 4, start: process.start_ns, tracks: tracks.map(({ track, t }) => {
+        order: order[process.role_kind] ?? 4, rank: process.rank ?? Infinity, start: process.start_ns, tracks: tracks.map(({ track, t }) => {
           const full = Math.max(1, track.lanes);
           const few = track.kind === "gpu" || track.tid === process.pid && process.role_kind !== "DataLoader worker" ? 8 : 2;
           return { track, t, title: trackTitle(track), full, few, lanes: Math.min(few, full) };
         }) });
     }
-    groups.sort((a, b) => a.order - b.order || a.start - b.start);
+    groups.sort((a, b) => a.order - b.order || (a.rank === b.rank ? 0 : a.rank - b.rank) || a.start - b.start);
 
     let height = 0;
     function layout() {
