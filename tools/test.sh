@@ -4,7 +4,8 @@
 #   1. the layout of the source (clang-format)
 #   2. clang, warnings as errors
 #   3. the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
-#   4. gcc, warnings as errors, and all tests
+#   4. the rings and their consumer under ThreadSanitizer
+#   5. gcc, warnings as errors, and all tests
 set -eu
 
 case ${1-} in
@@ -87,6 +88,13 @@ build()
 sanitized_tests()
 {
   build asan && UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ctest --preset asan -j "$jobs"
+}
+
+# Rings, flusher and kills under ThreadSanitizer.
+race_tests()
+{
+  cmake --preset tsan -DOPGAP_WERROR=$werror && cmake --build --preset tsan -j "$jobs" --target test_record &&
+    ctest --preset tsan -R '^unit-test_record$'
 }
 
 # Sets torch2_python: an interpreter with a current PyTorch from PyPI, or nothing, with the reason said.
@@ -196,6 +204,7 @@ find_readers
 check_layout
 step clang build clang
 step sanitized sanitized_tests
+step races race_tests
 step gcc build release -DOPGAP_TORCH1_PYTHON=/usr/bin/python3 -DOPGAP_TORCH2_PYTHON="$torch2_python" \
   -DOPGAP_WHEEL_PYTHON="$wheel_python"
 case " $failed " in

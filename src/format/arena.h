@@ -78,7 +78,8 @@ enum opgap_slot_state { OPGAP_SLOT_FREE, OPGAP_SLOT_TAKEN, OPGAP_SLOT_LIVE, OPGA
 struct opgap_thread {
   _Atomic uint32_t state; /* enum opgap_slot_state; ordering D */
   uint32_t serial;        /* stream serial in the trace file, unique in the process */
-  int32_t tid, creator_tid;
+  _Atomic int32_t tid;    /* written when the slot is taken, while others look for theirs */
+  int32_t creator_tid;
   uint64_t pthread; /* pthread_self(); CUPTI names threads by it */
   char name[16];
   _Alignas(64) _Atomic uint64_t write_pos; /* ordering A */

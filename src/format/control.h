@@ -35,7 +35,7 @@ struct opgap_control {
   uint32_t always;            /* bits of opgap_active that stay while recording is off: the process at its start */
   _Atomic uint32_t available; /* 1: the tool may switch: the process, last */
   _Atomic uint32_t switches;  /* entries ever made: the process at its start, then the tool; ordering L */
-  uint32_t switches_written;  /* entries in the trace: the consumer */
+  _Atomic uint32_t switches_written; /* entries in the trace: the consumer */
   uint32_t reserved;
   struct opgap_switch log[OPGAP_SWITCHES]; /* entry n is log[n % OPGAP_SWITCHES] */
 };

@@ -459,7 +459,9 @@ static void free_slot(struct opgap_consumer *consumer, struct opgap_thread *slot
   consumer->arena->ended_lost += slot_lost(slot);
   if (consumer->release)
     consumer->release(index);
-  memset((char *)slot + sizeof slot->state, 0, sizeof *slot - sizeof slot->state);
+  slot->serial = 0;
+  atomic_store_explicit(&slot->tid, 0, memory_order_relaxed); /* new threads look at it meanwhile */
+  memset(&slot->creator_tid, 0, sizeof *slot - offsetof(struct opgap_thread, creator_tid));
   atomic_store_explicit(&slot->state, OPGAP_SLOT_FREE, memory_order_release); /* D */
 }
 

@@ -410,7 +410,8 @@ static uint64_t written(void)
   uint64_t sum = 0;
   for (uint32_t i = 0; i < high; i++) {
     struct opgap_thread *slot = opgap_arena_slot(arena, i);
-    if (slot->kind == OPGAP_STREAM_THREAD)
+    uint32_t state = atomic_load_explicit(&slot->state, memory_order_acquire); /* D */
+    if (state != OPGAP_SLOT_FREE && state != OPGAP_SLOT_TAKEN && slot->kind == OPGAP_STREAM_THREAD)
       sum += atomic_load_explicit(&slot->write_pos, memory_order_relaxed);
   }
   return sum;

@@ -23,7 +23,8 @@ static void end_predecessor(struct opgap_arena *arena, int tid)
   for (uint32_t i = 0; i < high; i++) {
     struct opgap_thread *slot = opgap_arena_slot(arena, i);
     uint32_t dying = OPGAP_SLOT_DYING;
-    if (atomic_load_explicit(&slot->state, memory_order_relaxed) == OPGAP_SLOT_DYING && slot->tid == tid)
+    if (atomic_load_explicit(&slot->state, memory_order_relaxed) == OPGAP_SLOT_DYING &&
+        atomic_load_explicit(&slot->tid, memory_order_relaxed) == tid)
       atomic_compare_exchange_strong_explicit(&slot->state, &dying, OPGAP_SLOT_ENDED, memory_order_release,
                                               memory_order_relaxed); /* D */
   }
@@ -62,7 +63,7 @@ struct opgap_thread *opgap_slot_take(uint32_t kind, int tid, uint32_t *index)
   struct opgap_thread *slot = opgap_arena_slot(arena, i);
   slot->kind = kind;
   slot->serial = atomic_fetch_add_explicit(&arena->next_serial, 1, memory_order_relaxed) + 1;
-  slot->tid = tid;
+  atomic_store_explicit(&slot->tid, tid, memory_order_relaxed);
   if (kind == OPGAP_STREAM_THREAD) {
     slot->pthread = (uint64_t)(uintptr_t)__builtin_thread_pointer();
     opgap_raw6(SYS_prctl, PR_GET_NAME, (long)slot->name, 0, 0, 0, 0);

@@ -253,7 +253,7 @@ results_cpython()
 
 # A stress program, with a number of operations that takes a second or two.
 for stressor in malloc:100000 pthread:3000 fork:2000 vfork:2000 signal:200000 mmap:40 sigsegv:20000 sigchld:3000 \
-  signest:20000 sigsuspend:5000 sigpipe:5000 sigfd:20000 sigtrap:50000 clone:2000 exec:200 mmapfork:20 daemon:500; do
+  signest:20000 sigsuspend:5000 sigpipe:5000 sigfd:20000 sigtrap:50000 clone:2000 mmapfork:20 daemon:500; do
   LONG+=("stress:$stressor")
 done
 needs_stress=stress-ng
