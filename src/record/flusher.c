@@ -476,17 +476,19 @@ static void *flusher_main(void *unused)
   while (atomic_load_explicit(&opgap_state->phase, memory_order_acquire) == OPGAP_PHASE_RUNNING &&
          atomic_load_explicit(&opgap_state->flusher, memory_order_acquire) == OPGAP_FLUSHER_RUNS) {
     uint64_t now = opgap_clock_ns();
-    if (now >= next_poll) {
+    bool switched = switches_waiting(); /* the GPU's half attaches and lets go when it is polled */
+    if (now >= next_poll || switched) {
       next_poll = now + PERIOD_NS;
       poll_others();
     }
     /* samples alone do not count as work, or an idle program would never let us sleep */
     uint64_t now_written = written();
-    idle = now_written != last_written ? 0 : idle + 1;
+    idle = now_written != last_written || switched ? 0 : idle + 1;
     last_written = now_written;
     flush_round(cell, &next_sample);
     atomic_store(&arena->flusher_sleeps, 1); /* F */
-    if ((rings_waiting() || switches_waiting() || atomic_load(&opgap_state->flusher) != OPGAP_FLUSHER_RUNS) &&
+    bool more = !opgap_state->write_failed && (rings_waiting() || switches_waiting());
+    if ((more || atomic_load(&opgap_state->flusher) != OPGAP_FLUSHER_RUNS) &&
         atomic_exchange(&arena->flusher_sleeps, 0))
       continue;
     uint64_t patience = opgap_schedule_tick(opgap_clock_ns());
