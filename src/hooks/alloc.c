@@ -285,12 +285,25 @@ static void *out_of_memory(void)
   return NULL;
 }
 
+/* The block belongs to an allocator that was loaded before us and that libc's reallocarray will call. */
+OPGAP_COLD void *foreign_reallocarray(struct opgap_thread *thread, void *block, size_t count, size_t size)
+{
+  if (thread)
+    opgap_count(thread, OPGAP_COUNTER_reallocarray, product(count, size));
+  void *fresh = opgap_real.reallocarray(block, count, size);
+  if (fresh == NULL && count && size)
+    note_failed(OPGAP_COUNTER_reallocarray, product(count, size));
+  return fresh;
+}
+
 /* glibc's reallocarray calls realloc through the PLT, that is our hook: the real realloc is called with the product
  * instead, after the same test for overflow, so that it is counted once and under its own name. */
 OPGAP_EXPORT void *reallocarray(void *block, size_t count, size_t size)
 {
   struct opgap_thread *thread = OPGAP_ENTER(alloc);
   size_t bytes;
+  if (opgap_unlikely(!opgap_realloc_is_ours && OPGAP_BOUND(reallocarray)))
+    return foreign_reallocarray(thread, block, count, size);
   if (opgap_unlikely(__builtin_mul_overflow(count, size, &bytes))) {
     if (thread) {
       opgap_count(thread, OPGAP_COUNTER_reallocarray, 0);

@@ -199,6 +199,20 @@ static void bind_next(const uint32_t *hashes, bool hidden_too)
   }
 }
 
+bool opgap_realloc_is_ours;
+
+/* Does an object before this library, the program itself among them, define realloc? */
+static bool realloc_precedes(void)
+{
+  uint32_t hash = gnu_hash_of("realloc");
+  for (const struct link_map *map = _r_debug.r_map; map && !is_ours(map); map = map->l_next) {
+    struct object o;
+    if (object_open(&o, map->l_addr, map->l_ld) && object_find(&o, "realloc", hash, false))
+      return true;
+  }
+  return false;
+}
+
 bool opgap_bind_all(void)
 {
   enum { NOT_YET, RUNNING, DONE };
@@ -215,6 +229,7 @@ bool opgap_bind_all(void)
   bind_next(hashes, true);
   if (opgap_real.memmove)
     opgap_real.memcpy = opgap_real.memmove;
+  opgap_realloc_is_ours = !realloc_precedes();
   state = DONE;
   return true;
 }

@@ -96,6 +96,9 @@ bool opgap_bind_slot(unsigned slot) OPGAP_HIDDEN;
 /* The thread's slot if a hook of this group may record, else NULL. */
 #define OPGAP_ENTER(group) (opgap_unlikely(!(opgap_active & OPGAP_GROUP_##group)) ? NULL : opgap_self())
 
+/* Calls of realloc come to our hook: no allocator is loaded before us.  Set when the functions are bound. */
+extern bool opgap_realloc_is_ours OPGAP_HIDDEN;
+
 /* For the hottest hooks: the thread's slot without the slow way of opgap_self, so that the hook needs no stack frame;
  * on NULL they jump to a function that uses OPGAP_ENTER. */
 static inline struct opgap_thread *opgap_known_thread(void)

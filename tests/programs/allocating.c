@@ -1,4 +1,5 @@
-/* 50 mallocs and frees, with whatever allocator is there. */
+/* 50 mallocs and frees and 4 reallocarrays, with whatever allocator is there.  libc's reallocarray, which most
+ * allocators do not replace, must end in the allocator that frees the block. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,11 @@ static void *work(void *unused)
     memset(p, 1, 100000);
     free(p);
   }
+  char *array = reallocarray(NULL, 10, 1000);
+  array = reallocarray(array, 30, 1000);
+  if (array)
+    array[29999] = 1;
+  free(array);
   return NULL;
 }
 
