@@ -509,8 +509,12 @@ def case_paper():
         hidden = page.js("['nav', '#theme', '.tools'].map(s => getComputedStyle(document.querySelector(s)).display)")
         equal("what has no use on paper", hidden, ["none"] * 3)
         page.command("Emulation.setEmulatedMedia", media="")
+        page.do("""addEventListener("beforeprint", () => { // after the page's own
+          const c = opgap.timelineApi.canvas, d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+          window.onPaper = 0; for (let i = 0; i < d.length; i += 4) if (Math.abs(d[i] - d[i + 2]) > 25) window.onPaper++; })""")
         pdf = page.command("Page.printToPDF", printBackground=True)["data"]
         true("a PDF: %d bytes" % len(pdf), len(pdf) > 40000)
+        true("the timeline is drawn on it: %d" % page.js("window.onPaper"), page.js("window.onPaper") > 2000)
         quiet(page)
 
 

@@ -80,7 +80,7 @@
       canvas.style.height = tall + "px";
       context.setTransform(ratio, 0, 0, ratio, 0, 0);
       drawOverview();
-      draw();
+      paint(); // at once: a page that is printed has no next frame
     }
 
     /* ---- drawing ---- */
