@@ -187,6 +187,8 @@ static double awaited_share(const struct workers *w, int32_t number)
   return share(ns, w->awaited);
 }
 
+#define CROWDED 0.3 /* of the workers' time spent waiting for a CPU: with two threads a CPU it is a half */
+
 static void add_workers(struct list *l, uint64_t fetch_ns)
 {
   const struct opgap_sum_loader *loader = &l->s->loader;
@@ -228,7 +230,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "for "
         "locks and semaphores%s",
         part, 100 * share(w.lock, w.busy), ready);
-  } else if (crowded && w.queue > compute && w.queue > latency) {
+  } else if (crowded && w.queue > latency && share(w.queue, w.busy) >= CROWDED) {
     add(l, "oversubscription", fetch_ns, fetch_ns + queue,
         "Run fewer threads: torch.set_num_threads(1) or OMP_NUM_THREADS=1 in workers, or fewer workers.",
         "Waiting for the DataLoader takes %.1f %% of step time; its workers spend %.1f %% of their busy time waiting "
@@ -303,25 +305,10 @@ static const struct wait_kind {
      "See the longest idle gaps: they name the call that waited."},
 };
 
-/* Files of the main thread: mostly written, or mostly read? */
-static bool mostly_writes(const struct analysis *a, unsigned process)
-{
-  uint64_t writes = 0, reads = 0;
-  for (size_t i = 0; i < a->files.count; i++) {
-    const struct file_row *row = &a->files.at[i];
-    if (row->process != process)
-      continue;
-    if (row->verb == VERB_WRITE || row->verb == VERB_SYNC)
-      writes += row->ns;
-    else if (row->verb == VERB_READ) /* what opening and closing are for is told by these */
-      reads += row->ns;
-  }
-  return writes > reads;
-}
-
 static void add_files(struct list *l, uint64_t ns, uint64_t bound)
 {
-  if (mostly_writes(l->a, steps_process(l->a)))
+  const struct process *p = &l->a->processes[steps_process(l->a)];
+  if (p->step_write_ns > p->step_read_ns)
     add(l, "file_write", ns, bound, "Write less often (checkpoints), or from another thread or process.",
         "The main thread is in calls on files for %.1f %% of step time, mostly writing and syncing%s", percent(l, ns),
         file_words(l, true));

@@ -31,6 +31,11 @@ void files_add(struct analysis *a, struct thread *t, const struct hook *hook, co
   bool moves = (hook->verb == VERB_READ || hook->verb == VERB_WRITE) && r->status == 0;
   uint64_t ns = r->end_ns - r->start_ns, bytes = moves ? r->field[1] : 0;
   p->file_ns += ns;
+  if (t->main && steps_source(p) != STEPS_SOURCES) {
+    bool writes = hook->verb == VERB_WRITE || hook->verb == VERB_SYNC;
+    p->step_write_ns += writes ? ns : 0;
+    p->step_read_ns += hook->verb == VERB_READ ? ns : 0; /* what opening and closing are for is told by these */
+  }
   if (hook->verb == VERB_READ)
     p->read_bytes += bytes;
   else if (hook->verb == VERB_WRITE)

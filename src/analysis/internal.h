@@ -239,6 +239,7 @@ struct process {
   uint64_t last_forward_ns, last_backward_ns; /* ends of outermost ops: a backward pass begins a burst */
   uint64_t last_split_ns;                     /* last __next__ or backward: splits optimizer steps */
   bool uses_gpu;                              /* CUDA calls were seen */
+  uint64_t step_read_ns, step_write_ns;       /* its main thread in calls on files since its first step ended */
   struct fetches fetches;
   struct usage first_usage, last_usage;
   enum opgap_role role;
