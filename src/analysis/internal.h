@@ -146,8 +146,8 @@ struct thread {
   RING(struct past_op) ops, nexts;
   RING(struct past_sample) samples;
   uint64_t first_poll_ns; /* 0: never polled.  A DataLoader worker's first one ends its start-up */
-  struct thread_waits waits;
-  uint32_t first_op; /* gid of the first op: 0 before it */
+  struct thread_waits waits, waits_before_poll; /* before first_poll_ns */
+  uint32_t first_op;                            /* gid of the first op: 0 before it */
   uint64_t first_op_ns, op_ns, blocked_ns;
 };
 

@@ -56,11 +56,12 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *
     return;
   uint64_t ready = t->first_poll_ns ? t->first_poll_ns : t->first_op_ns ? t->first_op_ns : p->info->start_ns;
   row->startup_ns = less(ready, p->info->start_ns);
-  row->idle_ns = t->waits.idle;
+  const struct thread_waits *all = &t->waits, *before = &t->waits_before_poll; /* before: start-up */
+  row->idle_ns = all->idle - before->idle;
   row->busy_ns = less(life, row->startup_ns + row->idle_ns);
-  row->file_ns = t->waits.file;
-  row->lock_ns = t->waits.lock;
-  row->sleep_ns = t->waits.sleep;
+  row->file_ns = all->file - before->file;
+  row->lock_ns = all->lock - before->lock;
+  row->sleep_ns = all->sleep - before->sleep;
   size_t first = timeline_samples_from(t, ready);
   if (first + 1 < t->samples.count)
     row->queue_ns = RING_AT(&t->samples, t->samples.count - 1)->queue - RING_AT(&t->samples, first)->queue;

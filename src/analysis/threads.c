@@ -19,8 +19,10 @@ void threads_call(struct analysis *a, struct thread *t, const struct hook *hook,
                   bool on_pipe)
 {
   uint64_t ns = r->end_ns - r->start_ns;
-  if (hook->verb == VERB_POLL && t->first_poll_ns == 0)
+  if (hook->verb == VERB_POLL && t->first_poll_ns == 0) {
     t->first_poll_ns = r->start_ns;
+    t->waits_before_poll = t->waits;
+  }
   if (!analysis_in_window(a, r->end_ns))
     return;
   t->waits.all += ns;

@@ -170,7 +170,7 @@ size_t timeline_samples_from(const struct thread *t, uint64_t time)
   return RING_FROM(&t->samples, time);
 }
 
-#define POLL_TO_READ_NS 100000000u /* a thread that was woken may have to wait for a CPU */
+#define POLL_TO_READ_NS 1000000000u /* a thread that was woken may have to wait for a CPU */
 
 /* The read that follows a poll on the same thread tells what was polled. */
 static uint32_t polled_pipe(struct analysis *a, const struct thread *t, const struct past_call *call)

@@ -185,6 +185,7 @@ static void make_worker(int pid, const struct worker_plan *plan)
   fake_info(w)->forked = true;
   fake_info(w)->start_ns = plan->start_us * US;
   uint64_t idle = plan->start_us + plan->startup_us;
+  fake_call(w, main_thread, 0, FAKE_SLEEP, plan->start_us + 1000, idle - 1000, 0, 0, 0); /* start-up, no work */
   for (unsigned i = plan->first; i < plan->until; i += plan->every) {
     uint64_t done = batch_us(i) + 90000, start = done - plan->busy_us;
     fake_file_call(w, main_thread, 0, FAKE_POLL, idle, start, "pipe:[9]", 1);
@@ -243,6 +244,7 @@ START_TEST(test_slow_read)
   ck_assert_uint_eq(l->worker[0].batches, 10);
   ck_assert_uint_eq(l->worker[0].startup_ns, 10 * MS);
   ck_assert_uint_eq(l->worker[0].file_ns, 10 * 149900 * US);
+  ck_assert_uint_eq(l->worker[0].sleep_ns, 0);
   ck_assert_uint_eq(l->worker[0].read_bytes, 10000);
   /* each wait ends with a batch of the worker that it is charged to, up to the write that ended it */
   ck_assert_uint_eq(l->worker[0].awaited_ns, 10 * 89 * MS);
