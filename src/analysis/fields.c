@@ -243,13 +243,11 @@ static const struct field gpu_tables_fields[] = {
 TABLE(gpu_tables, struct opgap_sum_gpu_tables);
 
 static const struct field memory_fields[] = {
-    PLAIN(U64, SUM, opgap_sum_memory, allocations),    PLAIN(U64, SUM, opgap_sum_memory, frees),
-    PLAIN(U64, SUM, opgap_sum_memory, failed),         PLAIN(U64, SUM, opgap_sum_memory, bytes_allocated),
-    PLAIN(U64, SUM, opgap_sum_memory, live_bytes),     PLAIN(U64, MAX, opgap_sum_memory, peak_bytes),
-    PLAIN(U64, MAX, opgap_sum_memory, peak_rss_bytes),
-    PLAIN(TEXT, FIRST, opgap_sum_memory, growth_of),
-    PLAIN(REAL, FIRST, opgap_sum_memory, growth_bytes),
-    PLAIN(REAL, FIRST, opgap_sum_memory, growth_fit),
+    PLAIN(U64, SUM, opgap_sum_memory, allocations),     PLAIN(U64, SUM, opgap_sum_memory, frees),
+    PLAIN(U64, SUM, opgap_sum_memory, failed),          PLAIN(U64, SUM, opgap_sum_memory, bytes_allocated),
+    PLAIN(U64, SUM, opgap_sum_memory, live_bytes),      PLAIN(U64, MAX, opgap_sum_memory, peak_bytes),
+    PLAIN(U64, MAX, opgap_sum_memory, peak_rss_bytes),  PLAIN(TEXT, FIRST, opgap_sum_memory, growth_of),
+    PLAIN(REAL, FIRST, opgap_sum_memory, growth_bytes), PLAIN(REAL, FIRST, opgap_sum_memory, growth_fit),
     PLAIN(U64, FIRST, opgap_sum_memory, growth_points),
 };
 TABLE(memory, struct opgap_sum_memory);
