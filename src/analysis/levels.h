@@ -7,7 +7,8 @@
  *           when at most OPGAP_BIN_ENTRIES of them share the bin, else an entry with more than a quarter of it is
  *           certain to win over those with less.
  * Sets      Spans kept as they are.  The first set is the whole run; the others are the windows asked for.  A set holds
- *           the longest spans up to its limit: each one that is at least min_ns long, and some that are shorter never.
+ *           every span that touches it and is at least min_ns long; min_ns is 0, and rises when there are more than the
+ *           set's limit.
  * Memory    bounded by the number of tracks and names, whatever the number of spans.
  * Units     ns since the trace's start.  Ownership: everything lives until opgap_levels_free; texts belong to `spans`.
  */

@@ -17,7 +17,7 @@ struct opgap_pool {
   struct block *blocks;
 };
 
-static _Noreturn void out_of_memory(void)
+_Noreturn void opgap_out_of_memory(void)
 {
   fputs("opgap: out of memory\n", stderr);
   exit(2);
@@ -27,7 +27,7 @@ void *opgap_xcalloc(size_t count, size_t size)
 {
   void *block = calloc(count ? count : 1, size ? size : 1);
   if (block == NULL)
-    out_of_memory();
+    opgap_out_of_memory();
   return block;
 }
 
@@ -35,10 +35,10 @@ void *opgap_xrealloc(void *block, size_t count, size_t size)
 {
   size_t bytes;
   if (__builtin_mul_overflow(count, size, &bytes))
-    out_of_memory();
+    opgap_out_of_memory();
   block = realloc(block, bytes ? bytes : 1);
   if (block == NULL)
-    out_of_memory();
+    opgap_out_of_memory();
   return block;
 }
 
@@ -102,7 +102,7 @@ const char *opgap_pool_printf(struct opgap_pool *pool, const char *format, ...)
   int length = vasprintf(&text, format, args);
   va_end(args);
   if (length < 0)
-    out_of_memory();
+    opgap_out_of_memory();
   const char *copy = pool_bytes(pool, text, (size_t)length);
   free(text);
   return copy;

@@ -20,6 +20,8 @@ void *opgap_pool_alloc(struct opgap_pool *pool, size_t size);
 const char *opgap_pool_string(struct opgap_pool *pool, const char *text);
 const char *opgap_pool_printf(struct opgap_pool *pool, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Ends the program with one line. */
+_Noreturn void opgap_out_of_memory(void);
 /* malloc family that never returns NULL. */
 void *opgap_xcalloc(size_t count, size_t size);
 void *opgap_xrealloc(void *block, size_t count, size_t size);

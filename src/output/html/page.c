@@ -81,6 +81,8 @@ static void encode(const struct opgap_html *html, struct opgap_html_bytes *data)
   opgap_html_number(data, summary->file_count);
   opgap_html_number(data, summary->lock_count);
   char *json = opgap_output_json(summary, &options);
+  if (json == NULL)
+    opgap_out_of_memory();
   opgap_html_number(data, strlen(json));
   opgap_html_append(data, json, strlen(json));
   free(json);
