@@ -72,6 +72,14 @@
         nameOf("What", "text"), nameOf("What helps", "remedy")] })];
   }
 
+  /* What the class Other consists of, and how long the main thread could not run. */
+  function stepNotes(b) {
+    const parts = b.other.slice().sort((a, c) => c.ns - a.ns).filter(part => part.ns > b.other_ns / 100);
+    return [parts.length ? "Other is " + parts.map(part => `${part.cause} ${time(part.ns / b.steps)}`).join(", ") + "." : "",
+      b.off_cpu && b.off_cpu.run_queue_ns > 0 ? `For ${time(b.off_cpu.run_queue_ns / b.steps)} a step the main thread waited for a free CPU.` : ""]
+      .filter(Boolean).join(" ");
+  }
+
   function steps(data, go) {
     const r = data.report, b = r.step_breakdown;
     if (data.steps === 0)
@@ -89,7 +97,7 @@
       el("h3", {}, "Where the time of a step goes"),
       b.steps > 0 ? [bar, opgap.legend(rows.map(key => [opgap.colours.class_[key], opgap.className_[key],
         `${time(b[key + "_ns"] / b.steps)} a step, ${percent(b[key + "_ns"] / total)}`, { "data-class": key, "data-ns": b[key + "_ns"] }]))] : null,
-      b.run_queue_ns > 0 ? note(`Of this the main thread waited ${time(b.run_queue_ns / b.steps)} a step for a free CPU.`) : null,
+      b.steps > 0 ? note(stepNotes(b)) : null,
       b.course.kernel_ns.length ? opgap.breakdownChart(data, go) : null];
   }
 
