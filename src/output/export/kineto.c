@@ -1,7 +1,7 @@
 /* Kineto JSON, as torch.profiler writes it: one file a training process (rank), for Holistic Trace Analysis,
  * torch_tb_profiler and every viewer of such files.
  *
- * What the readers ask for (COMPATIBILITY of the format, checked by tests/export):
+ * What the readers ask for (tests/export runs them):
  *   - HTA finds the rank by the text `"rank": N`, rounds fractional times up and down, which can make them negative,
  *     and counts every row with a stream as work on the device.  So points in time are whole microseconds; durations of
  *     device work keep their nanoseconds, those of the host are differences of whole points, so that nesting holds;
@@ -27,6 +27,11 @@ struct open_op {
   double end_us; /* as a reader adds it up */
 };
 
+struct thread_state {
+  VEC(struct open_op) stack;
+  bool named; /* in this file */
+};
+
 struct correlation {
   uint64_t correlation, id;
 };
@@ -44,14 +49,10 @@ struct kineto {
   double step_end_us;   /* and as a reader adds it up */
   uint32_t main_stream;
   uint64_t ops;
-  VEC(struct {
-    VEC(struct open_op) stack;
-    bool named;
-  })
-  threads; /* by stream */
+  VEC(struct thread_state) threads; /* by stream */
   struct correlation *correlations;
   struct opgap_map streams; /* (device, stream) announced */
-  struct opgap_map devices;
+  struct opgap_map devices; /* announced */
 };
 
 /* ---- times ---- */
