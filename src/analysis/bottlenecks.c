@@ -318,14 +318,22 @@ static void add_files(struct list *l, uint64_t ns, uint64_t bound)
         file_words(l, false));
 }
 
+/* Another thread of this run held what was waited for, and used a CPU that the main thread may have waited for, too. */
+static bool uses_cpu(uint8_t cause)
+{
+  return cause == OPGAP_CAUSE_LOCK || cause == OPGAP_CAUSE_GIL || cause == OPGAP_CAUSE_PYTHON ||
+         cause == OPGAP_CAUSE_DISPATCH;
+}
+
 /* The tail of a wait, from the wake-up to running again, goes with the wait: `tail` is all of it. */
 static void add_waits(struct list *l, const uint64_t ns[OPGAP_CAUSE_COUNT], const uint64_t bound[OPGAP_CAUSE_COUNT],
                       uint64_t tail)
 {
   for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
     const struct wait_kind *w = &waits[i];
-    add(l, w->kind, ns[w->cause], bound[w->cause] + tail, w->remedy, "The main thread %s for %.1f %% of step time",
-        w->what, percent(l, ns[w->cause]));
+    uint64_t queue = uses_cpu(w->cause) ? l->s->breakdown.queue_ns : 0;
+    add(l, w->kind, ns[w->cause], bound[w->cause] + tail + queue, w->remedy,
+        "The main thread %s for %.1f %% of step time", w->what, percent(l, ns[w->cause]));
   }
   add_files(l, ns[OPGAP_CAUSE_FILE_IO], bound[OPGAP_CAUSE_FILE_IO]);
 }

@@ -216,7 +216,7 @@ static const struct scenario {
     {"loader_thread", step_take, producer, 1, false, false, STEPS},
     {"threads", step_work, spinner, 8, true, false, 3 * STEPS},
     {"neighbours", step_work, NULL, 0, false, true, 3 * STEPS},
-    {"throttled", step_work, NULL, 0, false, false, 3 * STEPS},
+    {"throttled", step_work, NULL, 0, false, false, STEPS},
     {"none", step_nothing, NULL, 0, false, false, 5 * STEPS},
 };
 

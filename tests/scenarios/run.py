@@ -55,7 +55,7 @@ SCENARIOS = {
     "C: slow loader thread": ("c", "loader_thread", {"file_read"}, {"slow": {"slow0": 0.02}}),
     "C: too many threads": ("c", "threads", {"oversubscription"}, {}),
     "C: other programs on its CPU": ("c", "neighbours", {"run_queue"}, {"burners": 3}),
-    "C: CPU limit of the cgroup": ("c", "throttled", {"cgroup_limit"}, {"cgroup": 0.2}),
+    "C: CPU limit of the cgroup": ("c", "throttled", {"cgroup_limit"}, {"cgroup": 0.05}),
     "C: own code (none)": ("c", "none", {"own_code"}, {}),
     "GPU: waiting after each kernel": ("gpu", "sync", {"gpu_sync"}, {}),
     "GPU: pageable copies": ("gpu", "pageable", {"pageable_copies"}, {}),

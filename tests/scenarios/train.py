@@ -102,8 +102,8 @@ def threads_in_worker(_):
 
 
 def open_index(_):
-    """What a worker does once: 0.4 s."""
-    time.sleep(0.4)
+    """What a worker does once: 1.5 s."""
+    time.sleep(1.5)
 
 
 def loader(samples, make, workers, batch=4, **more):
