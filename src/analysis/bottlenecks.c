@@ -187,7 +187,7 @@ static double awaited_share(const struct workers *w, int32_t number)
   return share(ns, w->awaited);
 }
 
-#define CROWDED 0.3 /* of the workers' busy time spent waiting for a CPU; chosen on tests/scenarios (docs/VERDICT.md) */
+#define CROWDED 0.3 /* of the workers' busy time, waiting for a CPU; chosen on tests/scenarios (docs/VERDICT.md) */
 
 static void add_workers(struct list *l, uint64_t fetch_ns)
 {
