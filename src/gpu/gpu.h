@@ -13,10 +13,11 @@
 /* Start-up, in the constructor and only when the library is preloaded: makes CUDA and NVTX call us when they initialise
  * (CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH; a value that is there already stays).  May allocate (setenv). */
 void opgap_gpu_start(void);
-/* Flusher, about 10 times a second while the program is busy, and the thread whose step opens or closes a schedule's
- * window: has the helper switch CUPTI, and lets the interposed CUDA calls record where CUPTI does not.  Never calls CUPTI,
- * never blocks. */
+/* Flusher, about 10 times a second while the program is busy: notices the beginning and end of a schedule's window, and
+ * lets the interposed CUDA calls record where CUPTI does not.  Never calls CUPTI. */
 void opgap_gpu_poll(void);
+/* The thread whose step opens or closes a schedule's window: the same at once, when CUDA is up.  Never blocks. */
+void opgap_gpu_window(void);
 /* Consumer (drain lock held), on each drain: decodes the buffers that CUPTI has handed over since the last one. */
 void opgap_gpu_drain(void);
 /* The thread that calls exec, before the drain: takes what CUPTI holds; the process goes on if exec fails. */

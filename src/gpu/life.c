@@ -518,6 +518,13 @@ void opgap_gpu_poll(void)
   switch_interposition(); /* CUDA that never calls us (another tool's injection) is seen by its interposed calls */
 }
 
+void opgap_gpu_window(void)
+{
+  ensure_process();
+  if (state_now() != LIFE_ABSENT)
+    opgap_gpu_poll();
+}
+
 /* libcuda calls this inside cuInit: CUDA_INJECTION64_PATH, documented with CUPTI's injection samples. */
 __attribute__((visibility("default"))) int InitializeInjection(void);
 int InitializeInjection(void)

@@ -4,7 +4,7 @@
 #include "record/internal.h"
 
 /* Of src/gpu, when it is built in. */
-__attribute__((weak)) void opgap_gpu_poll(void);
+__attribute__((weak)) void opgap_gpu_window(void);
 
 static uint64_t opens_ns, closes_ns; /* CLOCK_MONOTONIC; 0: no such limit */
 static _Atomic uint64_t steps;       /* ended so far in this process */
@@ -24,8 +24,8 @@ static void apply(void)
 {
   bool on = atomic_load(&time_open) && opgap_schedule_has(&opgap_config.settings.schedule, atomic_load(&steps));
   opgap_active_open(on ? opgap_config.groups : (uint32_t)OPGAP_GROUP_process);
-  if (opgap_gpu_poll) /* at once: a step of the window may be shorter than the flusher's round */
-    opgap_gpu_poll();
+  if (opgap_gpu_window) /* at once: a step of the window may be shorter than the flusher's round */
+    opgap_gpu_window();
 }
 
 bool opgap_schedule_start(uint32_t groups)

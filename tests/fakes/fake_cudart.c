@@ -66,20 +66,25 @@ static int keep_error(int result)
 
 /* ---- kernels ---- */
 
-#define KERNELS 1024
+/* By address, a hash table: PyTorch registers some ten thousands.  Registered before main, by one thread. */
+#define KERNELS 262144u
 static struct {
   const void *host;
   const char *name;
 } kernels[KERNELS];
-static _Atomic int kernel_count;
+
+static size_t kernel_place(const void *host)
+{
+  size_t i = (uintptr_t)host / 16 % KERNELS;
+  for (unsigned tries = 0; tries < KERNELS && kernels[i].host != NULL && kernels[i].host != host; tries++)
+    i = (i + 1) % KERNELS;
+  return i;
+}
 
 static const char *kernel_name(const void *host)
 {
-  int count = atomic_load(&kernel_count);
-  for (int i = 0; i < count && i < KERNELS; i++)
-    if (kernels[i].host == host)
-      return kernels[i].name;
-  return NULL;
+  size_t i = kernel_place(host);
+  return kernels[i].host == host ? kernels[i].name : NULL;
 }
 
 API void **__cudaRegisterFatBinary(void *binary);
@@ -111,11 +116,9 @@ void __cudaRegisterFunction(void **handle, const char *host, char *device, const
                             void *bid, void *block, void *grid, int *warp)
 {
   (void)handle, (void)device, (void)limit, (void)tid, (void)bid, (void)block, (void)grid, (void)warp;
-  int i = atomic_fetch_add(&kernel_count, 1);
-  if (i < KERNELS) {
-    kernels[i].host = host;
-    kernels[i].name = name;
-  }
+  size_t i = kernel_place(host);
+  kernels[i].host = host;
+  kernels[i].name = name;
 }
 API void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t size,
                            int constant, int global);

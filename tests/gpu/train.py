@@ -4,6 +4,8 @@
     train.py plain       nothing more
     train.py profiler    torch.profiler's kernels, by name, with their time, over the whole training
     train.py both        the same; then, two seconds later, the training once more without torch.profiler
+
+OPGAP_TRAIN=elementwise: no matrix products, for a simulated GPU without cuBLAS.
 """
 import json
 import os
@@ -18,7 +20,10 @@ STEPS = 50
 
 def train():
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)).cuda()
+    if os.environ.get("OPGAP_TRAIN") == "elementwise":
+        model = torch.nn.Sequential(torch.nn.PReLU(256), torch.nn.ReLU()).cuda()
+    else:
+        model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     data = torch.randn(128, 256, device="cuda")
     target = torch.randint(0, 10, (128,), device="cuda")
