@@ -1,4 +1,4 @@
-"""Two ranks over gloo: five steps of a small model with gradient averaging, then three all-reduces."""
+"""Two ranks over gloo, started here with a port or by torch.distributed.run without: five steps of a small model with gradient averaging, then three all-reduces."""
 import os
 import sys
 
@@ -8,7 +8,8 @@ import torch.multiprocessing as mp
 
 
 def work(rank, port):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    if port:
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     dist.init_process_group("gloo", rank=rank, world_size=2)
     torch.set_num_threads(1)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
@@ -24,4 +25,7 @@ def work(rank, port):
 
 
 if __name__ == "__main__":
-    mp.spawn(work, args=(sys.argv[1],), nprocs=2)
+    if len(sys.argv) > 1:
+        mp.spawn(work, args=(sys.argv[1],), nprocs=2)
+    else:
+        work(int(os.environ["RANK"]), None)

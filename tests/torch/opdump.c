@@ -3,7 +3,7 @@
  * Tab-separated lines:
  *   op PID NAME SCOPE CALLS SELF_NS TOTAL_NS SEQUENCES ALLOCS STACKS TWINS DEPTH    for each process, name and scope
  *   range ..., step ...                                                              the same, of markers
- *   thread PID TID NAME RECORDS / notice PID TEXT / process PID ENDED LOST INVALID
+ *   thread PID TID NAME RECORDS / notice PID TEXT / process PID ENDED LOST INVALID RANK WORLD
  *   stack PID NAME TEXT                                      with -s: for each op record
  * SEQUENCES and STACKS: records that have one.  TWINS: records whose only child has the same name (torch.profiler's
  * key_averages drops the child).  DEPTH: the largest depth.
@@ -144,8 +144,8 @@ static void take_process(const struct opgap_trace *trace, unsigned process)
     printf("thread\t%d\t%d\t%s\t%" PRIu64 "\n", info->pid, about->tid, about->name, about->records);
     take_stream(trace, process, stream);
   }
-  printf("process\t%d\t%d\t%" PRIu64 "\t%" PRIu64 "\n", info->pid, info->ended, info->lost_records,
-         info->invalid_records);
+  printf("process\t%d\t%d\t%" PRIu64 "\t%" PRIu64 "\t%d\t%d\n", info->pid, info->ended, info->lost_records,
+         info->invalid_records, info->rank, info->world_size);
 }
 
 int main(int argc, char **argv)

@@ -91,11 +91,11 @@ def check_backward_sequences(trace, pid):
     check_equal("user ranges with a sequence number", trace.op(pid, "forward", 7).sequences, 0)
 
 
-def workers(start):
-    """DataLoader workers of either kind record what they run: one aten::mul and one aten::full a sample."""
-    run, trace = train({"WORKERS": "2", "START": start})
+def workers(start, persistent=""):
+    """DataLoader workers of every kind record what they run: one aten::mul and one aten::full a sample."""
+    run, trace = train(dict({"WORKERS": "2", "START": start}, **({"PERSISTENT": "1"} if persistent else {})))
     others = [pid for pid in trace.processes if pid != run.pid and "aten::mul" in trace.calls(pid)]
-    check_equal("worker processes (two an epoch)", len(others), 4)
+    check_equal("worker processes (two an epoch, or two that stay)", len(others), 2 if persistent else 4)
     for name in ("aten::mul", "aten::full"):
         check_equal(name, sum(trace.calls(pid)[name] for pid in others), 640)
     check_equal("aten::full in the main process", trace.calls(run.pid)["aten::full"], 0)
@@ -121,15 +121,24 @@ def off():
     check_equal("ops", dict(trace.calls(run.pid)), {})
 
 
-def distributed():
-    """Collectives begin on one thread and end on another: each is recorded once, and none stays open on its thread."""
+def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    run = run_traced(TRACER, [PYTHON, os.path.join(HERE, "distributed.py"), str(port)])
+        return str(probe.getsockname()[1])
+
+
+def distributed(launcher=""):
+    """Collectives begin on one thread and end on another: each is recorded once, and none stays open on its thread.
+    Started by torch.distributed.run (torchrun), the processes carry their ranks."""
+    script, port = os.path.join(HERE, "distributed.py"), free_port()
+    arguments = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", port, script]
+    run = run_traced(TRACER, [PYTHON] + (arguments if launcher else [script, port]))
     check(run.status == 0, "distributed.py failed (%d): %s" % (run.status, run.errors))
     trace = Trace(OPDUMP, run.folder)
     remove(run)
+    if launcher:
+        named = sorted((p["rank"], p["world"]) for p in trace.processes.values() if p["rank"] >= 0)
+        check_equal("processes with a rank, and of how many", named, [(0, 2), (1, 2)])
     ranks = [pid for pid in trace.processes if "gloo:all_reduce" in trace.calls(pid)]
     check_equal("ranks", len(ranks), 2)
     for pid in ranks:

@@ -36,7 +36,7 @@ class Trace:
             if kind in ("op", "range", "step"):
                 self.ops.setdefault(pid, {})[(kind, rest[0], int(rest[1]))] = Op(*map(int, rest[2:]))
             elif kind == "process":
-                self.processes[pid] = dict(zip(("ended", "lost", "invalid"), map(int, rest)))
+                self.processes[pid] = dict(zip(("ended", "lost", "invalid", "rank", "world"), map(int, rest)))
             elif kind == "notice":
                 self.notices.append((pid, rest[0]))
             elif kind == "stack":

@@ -1,4 +1,4 @@
-"""A small training with a fixed seed.  WORKERS, OPTIMIZER, START (fork or spawn), THREADS from the environment.
+"""A small training with a fixed seed.  WORKERS, OPTIMIZER, START (fork, spawn or forkserver), PERSISTENT, THREADS from the environment.
 
 With PROFILE=PATH it runs under torch.profiler and writes what the profiler counted, one line an event name:
 NAME, raw events, key_averages' count, key_averages' self CPU time in microseconds.
@@ -26,7 +26,8 @@ def train():
     torch.manual_seed(0)
     workers = int(os.environ.get("WORKERS", "0"))
     loader = DataLoader(Doubling(), batch_size=32, shuffle=True, num_workers=workers,
-                        multiprocessing_context=os.environ.get("START", "fork") if workers else None)
+                        multiprocessing_context=os.environ.get("START", "fork") if workers else None,
+                        persistent_workers="PERSISTENT" in os.environ)
     model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 10))
     if os.environ.get("OPTIMIZER", "adam") == "adam":
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
