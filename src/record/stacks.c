@@ -355,7 +355,8 @@ void opgap_stack_note(unsigned event, uint64_t ticks, uint64_t bytes)
   const uint64_t fields[] = {name, ticks * 1000000 / ticks_a_ms, bytes};
   if (name)
     opgap_emit(OPGAP_EV_STACK, event, opgap_ticks(), 0, fields, 3);
-  atomic_fetch_add_explicit(name ? &taken : &failed, 1, memory_order_relaxed);
+  if (name || want_native) /* without Python frames there is nothing to take, and nothing failed */
+    atomic_fetch_add_explicit(name ? &taken : &failed, 1, memory_order_relaxed);
   uint64_t cost = opgap_ticks() - start, most = ticks_a_ms * MOST_US / 1000;
   state->spent += cost < most ? cost : most; /* more than that the thread was not running */
   errno = error;
