@@ -1,7 +1,8 @@
 /* When to record: by steps (OPGAP_SCHEDULE) and by time (OPGAP_DELAY, OPGAP_DURATION).
  *
  * Threads   start: the session's start.  step: any thread, at the end of a training step.  tick: the flusher.
- * Effect    Sets opgap_active, as far as it is not stopped from outside (control.h).  Outside the window only fork, exec and exit are seen, and what counts the steps.
+ * Effect    Sets opgap_active, as far as it is not stopped from outside (control.h).  Outside the window only fork,
+ * exec and exit are seen, and what counts the steps.
  */
 #ifndef OPGAP_RECORD_SCHEDULE_H
 #define OPGAP_RECORD_SCHEDULE_H
