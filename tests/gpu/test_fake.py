@@ -426,7 +426,7 @@ def case_memory():
 
 def case_state():
     """NVML's samples: clocks, power, memory, what holds the clocks down, the driver; unknown is null."""
-    run = scenario("sleep", 40, 10000)
+    run = scenario("sleep", 150, 10000)
     state = run.report["gpu"][0]["state"]
     samples = state.pop("samples")
     expect(1 <= samples <= 5, True, "about one sample a second: %d" % samples)
@@ -436,7 +436,7 @@ def case_state():
                    "milliwatts_most": 400000, "celsius": 60, "used_bytes": 12 << 30, "total_bytes": 80 << 30,
                    "held_down": 0, "driver": "580.65.06"}, "state")
     expect(any("clocks held down" in e for e in run.report["verdict"]["evidence"]), False, "no evidence of brakes")
-    slow = scenario("sleep", 40, 10000, FAKE_NVML="mhz=900,throttle=36", FAKE_GPU_DEVICES="2")
+    slow = scenario("sleep", 150, 10000, FAKE_NVML="mhz=900,throttle=36", FAKE_GPU_DEVICES="2")
     state = slow.report["gpu"][0]["state"]
     expect((state["sm_mhz"], state["held_down"] == state["samples"]), (900, True), "held down all the time")
     expect({name for name, count in state["held_down_by"].items() if count > 0},
@@ -444,7 +444,7 @@ def case_state():
     expect([e for e in slow.report["verdict"]["evidence"] if "GPU 0 had its clocks held down in %d of %d samples" %
             (state["samples"], state["samples"]) in e and "900 of 1410 MHz" in e] != [], True, "evidence: %s" % slow.report["verdict"]["evidence"])
     expect({r.status for r in slow.of("gpu state")}, {0, 1}, "both devices are sampled")
-    blind = scenario("sleep", 40, 10000, FAKE_NVML="blind").report["gpu"][0]["state"]
+    blind = scenario("sleep", 150, 10000, FAKE_NVML="blind").report["gpu"][0]["state"]
     expect((blind["milliwatts"], blind["celsius"], blind["held_down"], blind["held_down_by"]["power cap"],
             blind["sm_mhz"]), (None, None, None, None, 1410), "what the device does not tell")
     for setting in ({"FAKE_NVML": "init=9"}, {"OPGAP_HOOKS": "-cuda"}):

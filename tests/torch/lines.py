@@ -28,7 +28,7 @@ def op(library, frame=None):
         here = frame or sys._getframe()
         begun = library.fake_begin(0, name.encode(), -1, 0); line = here.f_lineno  # one line: the op's own
         library.fake_end(begun)
-        expected[int(name[3:])] = "%s:%d %s" % (here.f_code.co_filename, line, here.f_code.co_qualname)
+        expected[int(name[3:])] = "%s:%d %s" % (here.f_code.co_filename, line, getattr(here.f_code, "co_qualname", here.f_code.co_name))
 
 
 class Thing:

@@ -11,7 +11,7 @@ from trace import SKIPPED, Trace, check, check_equal, main, remove, run_traced
 
 TRACER, OPDUMP, LIBRARY, PYTHON = sys.argv[1:5]
 LINES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lines.py")
-UNDERSTOOD = ((3, 11), (3, 12), (3, 13), (3, 14))
+UNDERSTOOD = [(3, minor) for minor in range(9, 15)]
 
 
 def interpreter_version():
