@@ -221,24 +221,25 @@ struct place {
   uint32_t passed[CHUNK_SEGMENTS + 1], passed_count;
 };
 
-/* Finds the segment that holds at->position.  Nothing of the arena is trusted: a dead process's may hold anything. */
+/* Finds the segment that holds at->position, from at->segment on: more than one further if the consumer before died in
+ * place_reached.  Nothing of the arena is trusted: a dead process's may hold anything. */
 static bool next_segment(struct opgap_arena *arena, struct opgap_thread *slot, struct place *at)
 {
   if (at->segment == 0)
     at->segment = atomic_load_explicit(&slot->first_segment, memory_order_acquire); /* B */
   if (!valid_segment(arena, at->segment))
     return false;
-  struct opgap_segment *segment = opgap_arena_segment(arena, at->segment);
-  if (at->position - segment->base < OPGAP_SEGMENT_DATA)
-    return true;
-  if (at->position - segment->base != OPGAP_SEGMENT_DATA)
-    return false;
-  uint32_t next = atomic_load_explicit(&segment->next, memory_order_acquire); /* B */
-  if (!valid_segment(arena, next) || at->passed_count > CHUNK_SEGMENTS)
-    return false;
-  at->passed[at->passed_count++] = at->segment;
-  at->segment = next;
-  return opgap_arena_segment(arena, next)->base == at->position;
+  for (;;) {
+    struct opgap_segment *segment = opgap_arena_segment(arena, at->segment);
+    if (at->position - segment->base < OPGAP_SEGMENT_DATA)
+      return true;
+    uint32_t next = atomic_load_explicit(&segment->next, memory_order_acquire); /* B */
+    if (at->position < segment->base || !valid_segment(arena, next) || at->passed_count > CHUNK_SEGMENTS ||
+        opgap_arena_segment(arena, next)->base != segment->base + OPGAP_SEGMENT_DATA)
+      return false;
+    at->passed[at->passed_count++] = at->segment;
+    at->segment = next;
+  }
 }
 
 /* Copies committed words, up to a chunk's worth.  Pieces end where records end: at write_pos or at a segment's end. */
@@ -357,10 +358,14 @@ static int write_records(struct opgap_consumer *consumer, struct opgap_thread *s
   return write_chunk(consumer, &header, encoded.bytes);
 }
 
+/* Killed between any two of these stores, the consumer leaves a segment from which the chain still leads to read_pos. A
+ * process's death shows its stores in the program's order: only the compiler must be held to it. */
 static void place_reached(struct opgap_consumer *consumer, struct opgap_thread *slot, const struct place *at)
 {
-  slot->consumer_segment = at->segment;
   atomic_store_explicit(&slot->read_pos, at->position, memory_order_release);
+  atomic_signal_fence(memory_order_seq_cst);
+  slot->consumer_segment = at->segment;
+  atomic_signal_fence(memory_order_seq_cst);
   for (uint32_t i = 0; i < at->passed_count; i++)
     push_free_segment(consumer->arena, at->passed[i]);
 }
