@@ -1,0 +1,28 @@
+/* Put before the sources under test: what they get from libraries and the kernel, as the model provides it. */
+#ifndef OPGAP_TESTS_MODEL_SHIM_H
+#define OPGAP_TESTS_MODEL_SHIM_H
+
+#include <string.h>
+
+#define ZSTD_STATIC_LINKING_ONLY
+#include <zstd.h>
+
+#include "format/encode.h"
+#include "record/raw.h"
+
+void *model_memcpy(void *to, const void *from, size_t bytes);
+void *model_memset(void *at, int byte, size_t bytes);
+int model_gettid(void);
+/* The words as they are: encoding and compression are pure functions of the consumer's own buffers. */
+struct opgap_encoded model_encode(struct opgap_encoder *encoder, const uint64_t *words, size_t count,
+                                  const struct opgap_tick_scale *scale, uint8_t *out);
+size_t model_store(ZSTD_CCtx *context, void *to, size_t room, const void *from, size_t bytes);
+
+#define memcpy model_memcpy
+#define memset model_memset
+#define opgap_encode_records model_encode
+#define ZSTD_compress2 model_store
+#define opgap_raw_gettid model_gettid
+#define opgap_raw_futex_wake(word) ((void)(word)) /* nobody waits: the threads try the drain lock without patience */
+
+#endif
