@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -172,6 +173,68 @@ START_TEST(clean_end)
   ck_assert_ptr_null(opgap_trace_event(trace, 0, 900));
   opgap_trace_close(trace);
   ck_assert_int_eq(opgap_trace_recover(folder), 0); /* no ring is left behind */
+  remove_folder();
+}
+END_TEST
+
+/* ---- without an invariant counter: ticks are CLOCK_MONOTONIC ns, and stay what they are ---- */
+
+static uint64_t monotonic_ns(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+#define SLEEPS 3
+static uint64_t (*brackets)[4]; /* shared: before the call, at its start, at its end, after it */
+
+static void body_monotonic(void)
+{
+  setenv("OPGAP_TEST_CLOCK", "monotonic", 1);
+  start();
+  struct opgap_thread *thread = opgap_self();
+  for (uint64_t i = 0; i < SLEEPS; i++) {
+    brackets[i][0] = monotonic_ns();
+    uint64_t begin = opgap_call_begin(thread, EV_CALL, i);
+    brackets[i][1] = monotonic_ns();
+    nanosleep(&(struct timespec){0, 20000000}, NULL);
+    brackets[i][2] = monotonic_ns();
+    opgap_call_end(thread, EV_CALL, begin, i, i * 3, (uint32_t)i);
+    brackets[i][3] = monotonic_ns();
+  }
+  opgap_session_end(0);
+  _exit(opgap_clock_tsc ? 1 : 0);
+}
+
+START_TEST(clock_without_counter)
+{
+  make_folder();
+  brackets = mmap(NULL, SLEEPS * sizeof *brackets, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ck_assert_ptr_ne(brackets, MAP_FAILED);
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_monotonic)), 0);
+  struct opgap_trace *trace = open_trace();
+  ck_assert_uint_eq(all_calls(trace, 0), SLEEPS);
+  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+  unsigned i = 0;
+  for (unsigned s = 0; s < info->stream_count; s++) {
+    struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
+    const struct opgap_record *record;
+    while ((record = opgap_cursor_next(cursor)) != NULL) {
+      if (record->event != EV_CALL)
+        continue;
+      ck_assert_uint_ge(record->start_ns, brackets[i][0]);
+      ck_assert_uint_le(record->start_ns, brackets[i][1]);
+      ck_assert_uint_ge(record->end_ns, brackets[i][2]);
+      ck_assert_uint_le(record->end_ns, brackets[i][3]);
+      ck_assert_uint_ge(record->end_ns - record->start_ns, 20000000);
+      i++;
+    }
+    opgap_cursor_close(cursor);
+  }
+  ck_assert_uint_eq(i, SLEEPS);
+  opgap_trace_close(trace);
+  munmap(brackets, SLEEPS * sizeof *brackets);
   remove_folder();
 }
 END_TEST
@@ -606,13 +669,6 @@ static void run_phase(void)
   ck_assert_int_eq(read(done[0], &byte, 1), 1);
 }
 
-static uint64_t monotonic_ns(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static void refresh(struct opgap_trace *trace, uint64_t from_ns)
 {
   ck_assert_msg(opgap_trace_refresh(trace, from_ns, error, sizeof error), "%s", error);
@@ -718,6 +774,7 @@ int main(void)
   TCase *tests = tcase_create("line");
   tcase_set_timeout(tests, 60);
   tcase_add_test(tests, clean_end);
+  tcase_add_test(tests, clock_without_counter);
   tcase_add_test(tests, killed);
   tcase_add_test(tests, killed_at_random);
   tcase_add_test(tests, fork_child);
