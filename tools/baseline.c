@@ -64,23 +64,19 @@ static int baseline(const char *const *paths, size_t count, const char *output)
   return code;
 }
 
+static int take_output(void *context, int option, const char *value)
+{
+  (void)option; /* there is no other */
+  *(const char **)context = value;
+  return OPGAP_EXIT_DONE;
+}
+
 int opgap_cmd_baseline(int argc, char **argv)
 {
   const char *output = NULL;
-  int option;
-  optind = 0;
-  opterr = 0;
-  while ((option = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
-    if (option == 'h') {
-      help();
-      return OPGAP_EXIT_DONE;
-    }
-    if (option == '?')
-      return opgap_usage_error("baseline", "unknown option %s", argv[optind - 1]);
-    if (option == ':')
-      return opgap_usage_error("baseline", "%s needs a value", argv[optind - 1]);
-    output = optarg;
-  }
+  int code = opgap_options("baseline", argc, argv, ":o:h", options, help, take_output, &output);
+  if (code >= 0)
+    return code;
   if (output == NULL)
     return opgap_usage_error("baseline", "where to? give -o FILE");
   if (optind == argc)

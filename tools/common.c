@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <getopt.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -288,4 +289,26 @@ char *opgap_tracer_path(void)
       return resolved;
   }
   return NULL;
+}
+
+int opgap_options(const char *command, int argc, char **argv, const char *letters, const struct option *options,
+                  void (*help)(void), int (*take)(void *context, int option, const char *value), void *context)
+{
+  int option;
+  optind = 0;
+  opterr = 0;
+  while ((option = getopt_long(argc, argv, letters, options, NULL)) != -1) {
+    if (option == 'h') {
+      help();
+      return OPGAP_EXIT_DONE;
+    }
+    if (option == '?')
+      return opgap_usage_error(command, "unknown option %s", opgap_printable(argv[optind - 1]));
+    if (option == ':')
+      return opgap_usage_error(command, "%s needs a value", opgap_printable(argv[optind - 1]));
+    int code = take(context, option, optarg);
+    if (code != OPGAP_EXIT_DONE)
+      return code;
+  }
+  return -1;
 }

@@ -561,8 +561,9 @@ static const struct option options_table[] = {{"format", required_argument, NULL
                                               {"help", no_argument, NULL, 'h'},
                                               {NULL, 0, NULL, 0}};
 
-static int set_option(struct request *request, int option, const char *value)
+static int set_option(void *context, int option, const char *value)
 {
+  struct request *request = context;
   if (option == OPT_LIMIT) {
     char *end;
     errno = 0;
@@ -583,22 +584,9 @@ static int set_option(struct request *request, int option, const char *value)
 
 static int parse(int argc, char **argv, struct request *request)
 {
-  int option;
-  optind = 0;
-  opterr = 0;
-  while ((option = getopt_long(argc, argv, ":h", options_table, NULL)) != -1) {
-    if (option == 'h') {
-      help();
-      return OPGAP_EXIT_DONE;
-    }
-    if (option == '?')
-      return opgap_usage_error("diff", "unknown option %s", argv[optind - 1]);
-    if (option == ':')
-      return opgap_usage_error("diff", "%s needs a value", argv[optind - 1]);
-    int code = set_option(request, option, optarg);
-    if (code != OPGAP_EXIT_DONE)
-      return code;
-  }
+  int code = opgap_options("diff", argc, argv, ":h", options_table, help, set_option, request);
+  if (code >= 0)
+    return code;
   if (argc - optind < 2)
     return opgap_usage_error("diff", "give two runs or more");
   if ((size_t)(argc - optind) > SETS_MOST)

@@ -61,7 +61,6 @@ enum {
   OPT_MIN_DURATION,
   OPT_FOR,
   OPT_MAX_SIZE,
-  OPT_HELP
 };
 
 static const struct option options[] = {{"to", required_argument, NULL, OPT_TO},
@@ -73,7 +72,7 @@ static const struct option options[] = {{"to", required_argument, NULL, OPT_TO},
                                         {"min-duration", required_argument, NULL, OPT_MIN_DURATION},
                                         {"for", required_argument, NULL, OPT_FOR},
                                         {"max-size", required_argument, NULL, OPT_MAX_SIZE},
-                                        {"help", no_argument, NULL, OPT_HELP},
+                                        {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
 static const char *format_names(void)
@@ -95,8 +94,9 @@ static int bad_time(const char *option, const char *value)
 }
 
 /* 0, or the exit code of a wrong value. */
-static int set_option(struct request *request, int option, const char *value)
+static int set_option(void *context, int option, const char *value)
 {
+  struct request *request = context;
   uint64_t number;
   switch (option) {
   case OPT_TO:
@@ -162,22 +162,9 @@ static int check(const struct request *request)
 /* -1: go on; else the exit code. */
 static int parse(int argc, char **argv, struct request *request)
 {
-  int option;
-  optind = 0;
-  opterr = 0;
-  while ((option = getopt_long(argc, argv, ":ho:", options, NULL)) != -1) {
-    if (option == OPT_HELP || option == 'h') {
-      help();
-      return OPGAP_EXIT_DONE;
-    }
-    if (option == '?')
-      return opgap_usage_error("export", "unknown option %s", argv[optind - 1]);
-    if (option == ':')
-      return opgap_usage_error("export", "%s needs a value", argv[optind - 1]);
-    int code = set_option(request, option, optarg);
-    if (code != 0)
-      return code;
-  }
+  int code = opgap_options("export", argc, argv, ":ho:", options, help, set_option, request);
+  if (code >= 0)
+    return code;
   if (optind < argc)
     request->trace = argv[optind++];
   if (optind < argc)

@@ -77,8 +77,9 @@ static bool parse_detail(const char *text, struct request *request)
 }
 
 /* 0, or the exit code of a wrong value. */
-static int set_option(struct request *request, int option, const char *value)
+static int set_option(void *context, int option, const char *value)
 {
+  struct request *request = context;
   struct opgap_analysis_options *analysis = &request->analysis;
   uint64_t number;
   switch (option) {
@@ -116,22 +117,9 @@ static int set_option(struct request *request, int option, const char *value)
 /* -1: go on; else the exit code. */
 static int parse(int argc, char **argv, struct request *request)
 {
-  int option;
-  optind = 0;
-  opterr = 0;
-  while ((option = getopt_long(argc, argv, ":ho:", options, NULL)) != -1) {
-    if (option == 'h') {
-      help();
-      return OPGAP_EXIT_DONE;
-    }
-    if (option == '?')
-      return opgap_usage_error("html", "unknown option %s", argv[optind - 1]);
-    if (option == ':')
-      return opgap_usage_error("html", "%s needs a value", argv[optind - 1]);
-    int code = set_option(request, option, optarg);
-    if (code != 0)
-      return code;
-  }
+  int code = opgap_options("html", argc, argv, ":ho:", options, help, set_option, request);
+  if (code >= 0)
+    return code;
   if (optind < argc)
     request->trace = argv[optind++];
   if (optind < argc)

@@ -57,6 +57,12 @@ bool opgap_parse_number(const char *text, uint64_t *value);
 bool opgap_parse_time(const char *text, uint64_t *ns);
 bool opgap_parse_steps(const char *text, uint64_t *first, uint64_t *last);
 
+/* Reads the options of a command: `take` gets each with its value and returns 0, or the exit code of a wrong one.  The
+ * option of value 'h' prints the help.  Returns -1 to go on, with optind at the first argument, else the exit code. */
+struct option;
+int opgap_options(const char *command, int argc, char **argv, const char *letters, const struct option *options,
+                  void (*help)(void), int (*take)(void *context, int option, const char *value), void *context);
+
 /* A percentage on the terminal, from the second second on; nothing where stderr is no terminal. */
 struct opgap_progress {
   const char *what;

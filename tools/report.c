@@ -67,7 +67,6 @@ enum {
   OPT_SUMMARY_OUT,
   OPT_PLOT,
   OPT_BY,
-  OPT_HELP
 };
 
 static const struct option options[] = {{"format", required_argument, NULL, OPT_FORMAT},
@@ -81,12 +80,13 @@ static const struct option options[] = {{"format", required_argument, NULL, OPT_
                                         {"summary-out", required_argument, NULL, OPT_SUMMARY_OUT},
                                         {"plot", no_argument, NULL, OPT_PLOT},
                                         {"by", required_argument, NULL, OPT_BY},
-                                        {"help", no_argument, NULL, OPT_HELP},
+                                        {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
 /* 0, or the exit code of a wrong value. */
-static int set_option(struct request *request, int option, const char *value)
+static int set_option(void *context, int option, const char *value)
 {
+  struct request *request = context;
   uint64_t number;
   switch (option) {
   case OPT_FORMAT: {
@@ -151,22 +151,9 @@ static int set_option(struct request *request, int option, const char *value)
 /* -1: go on; else the exit code. */
 static int parse(int argc, char **argv, struct request *request)
 {
-  int option;
-  optind = 0;
-  opterr = 0;
-  while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-    if (option == OPT_HELP || option == 'h') {
-      help();
-      return OPGAP_EXIT_DONE;
-    }
-    if (option == '?')
-      return opgap_usage_error("report", "unknown option %s", argv[optind - 1]);
-    if (option == ':')
-      return opgap_usage_error("report", "%s needs a value", argv[optind - 1]);
-    int code = set_option(request, option, optarg);
-    if (code != 0)
-      return code;
-  }
+  int code = opgap_options("report", argc, argv, ":h", options, help, set_option, request);
+  if (code >= 0)
+    return code;
   request->paths = (const char *const *)argv + optind;
   request->path_count = (size_t)(argc - optind);
   if (request->output.plot && request->format != FORMAT_TEXT)
@@ -202,18 +189,18 @@ static int print(const struct opgap_summary *summary, struct request *request)
   return summary->complete ? OPGAP_EXIT_DONE : OPGAP_EXIT_DAMAGED;
 }
 
-static int write_summary(const struct opgap_parts *parts, const char *path)
+static bool write_parts(void *context, FILE *file)
 {
-  FILE *file = fopen(path, "w");
-  bool good = file != NULL && opgap_parts_write(parts, file);
-  if (file != NULL)
-    good = fclose(file) == 0 && good;
-  if (!good)
-    return opgap_fail(OPGAP_EXIT_USAGE, "cannot write %s: %s", path, strerror(errno));
-  for (size_t i = 0; i < parts->v.count; i++)
+  return opgap_parts_write(context, file);
+}
+
+static int write_summary(struct opgap_parts *parts, const char *path)
+{
+  int code = opgap_write_file(path, write_parts, parts);
+  for (size_t i = 0; i < parts->v.count && code == OPGAP_EXIT_DONE; i++)
     if (!parts->v.at[i]->complete)
-      return OPGAP_EXIT_DAMAGED;
-  return OPGAP_EXIT_DONE;
+      code = OPGAP_EXIT_DAMAGED;
+  return code;
 }
 
 static int print_stacks(struct opgap_trace *trace, const char *path, struct request *request)

@@ -62,8 +62,9 @@ static const struct option long_options[] = {{"interval", required_argument, NUL
                                              {"help", no_argument, NULL, 'h'},
                                              {NULL, 0, NULL, 0}};
 
-static int set_option(struct options *options, int option, const char *value)
+static int set_option(void *context, int option, const char *value)
 {
+  struct options *options = context;
   switch (option) {
   case OPT_INTERVAL:
     if (!opgap_parse_time(value, &options->interval_ns) || options->interval_ns < SHORTEST_NS)
@@ -89,22 +90,9 @@ static int set_option(struct options *options, int option, const char *value)
 /* -1: go on; else the exit code. */
 static int parse(int argc, char **argv, struct options *options)
 {
-  int option;
-  optind = 0;
-  opterr = 0;
-  while ((option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1) {
-    if (option == 'h') {
-      print_help();
-      return OPGAP_EXIT_DONE;
-    }
-    if (option == '?')
-      return opgap_usage_error(NAME, "unknown option %s", opgap_printable(argv[optind - 1]));
-    if (option == ':')
-      return opgap_usage_error(NAME, "%s needs a value", argv[optind - 1]);
-    int code = set_option(options, option, optarg);
-    if (code != 0)
-      return code;
-  }
+  int code = opgap_options(NAME, argc, argv, ":h", long_options, print_help, set_option, options);
+  if (code >= 0)
+    return code;
   if (argc - optind > 1)
     return opgap_usage_error(NAME, "one trace at a time: %s is too many", opgap_printable(argv[optind + 1]));
   options->trace = argv[optind];
