@@ -103,6 +103,7 @@ bool opgap_read_parts(const char *const *paths, size_t count, const struct opgap
     snprintf(error, size, "%s", r.inputs[0].error);
     good = false;
   }
+  good = good && opgap_parts_leave_out_repeats(parts, error, size);
   if (!good)
     opgap_parts_free(parts);
   free(r.inputs);

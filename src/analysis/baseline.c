@@ -13,6 +13,7 @@
 
 #include "analysis/analysis.h"
 #include "analysis/json_text.h"
+#include "analysis/parts.h"
 #include "analysis/text.h"
 #include "format/recover.h"
 
@@ -394,7 +395,20 @@ struct opgap_runs *opgap_baseline_read(const char *path, char *error, size_t siz
 
 /* ---- traces or files ---- */
 
-static bool add_trace(struct opgap_runs *runs, const char *path, char *error, size_t size)
+/* A run that is there twice would make the scatter between runs look smaller than it is. */
+static bool is_new(struct opgap_runs *runs, struct opgap_strings *processes, const struct opgap_summary *summary)
+{
+  uint32_t before = (uint32_t)processes->text.count - 1; /* id 0 is "" */
+  for (size_t i = 0; i < summary->process_count; i++) {
+    const char *key = opgap_parts_process_key(runs->pool, summary, &summary->processes[i]);
+    if (opgap_strings_id(processes, key, strlen(key)) <= before)
+      return false;
+  }
+  return true;
+}
+
+static bool add_trace(struct opgap_runs *runs, struct opgap_strings *processes, const char *path, char *error,
+                      size_t size)
 {
   const struct opgap_analysis_options options = {0};
   opgap_trace_recover(path);
@@ -403,7 +417,10 @@ static bool add_trace(struct opgap_runs *runs, const char *path, char *error, si
     return false;
   struct opgap_source source = opgap_source_of_trace(trace, path);
   struct opgap_summary *summary = opgap_analyse(&source, &options, error, size);
-  bool good = summary != NULL && opgap_runs_add_trace(runs, &source, summary, error, size);
+  bool good = summary != NULL && is_new(runs, processes, summary);
+  if (summary != NULL && !good)
+    snprintf(error, size, "%s: the same run is given twice", path);
+  good = good && opgap_runs_add_trace(runs, &source, summary, error, size);
   opgap_summary_free(summary);
   opgap_trace_close(trace);
   return good;
@@ -430,16 +447,20 @@ struct opgap_runs *opgap_runs_open(const char *const *paths, size_t count, char 
   if (count == 1 && is_baseline(paths[0]))
     return opgap_baseline_read(paths[0], error, size);
   struct opgap_runs *runs = opgap_runs_new();
+  struct opgap_strings processes;
+  opgap_strings_init(&processes, runs->pool);
   for (size_t i = 0; i < count; i++) {
     bool baseline = is_baseline(paths[i]);
     if (baseline)
       snprintf(error, size, "%s: a baseline is one side of its own: give it alone, not among traces", paths[i]);
-    if (baseline || !add_trace(runs, paths[i], error, size)) {
+    if (baseline || !add_trace(runs, &processes, paths[i], error, size)) {
+      opgap_strings_free(&processes);
       opgap_runs_free(runs);
       return NULL;
     }
     runs->label = i ? opgap_pool_printf(runs->pool, "%s,%s", runs->label, paths[i]) : paths[i];
   }
+  opgap_strings_free(&processes);
   runs->label = opgap_pool_string(runs->pool, runs->label);
   return runs;
 }

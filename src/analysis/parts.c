@@ -708,6 +708,120 @@ static int64_t begins_at(const struct opgap_summary *first, const struct opgap_s
   return (int64_t)first->start_ns + (s->start_realtime_ns - first->start_realtime_ns);
 }
 
+/* ---- what is there twice ---- */
+
+const char *opgap_parts_process_key(struct opgap_pool *pool, const struct opgap_summary *part,
+                                    const struct opgap_sum_process *process)
+{
+  bool has_boot = part->boot_id[0] != '\0';
+  int64_t start = (has_boot ? (int64_t)part->start_ns : part->start_realtime_ns) + (int64_t)process->start_ns;
+  return opgap_pool_printf(pool, "%s %s %d %lld", has_boot ? part->boot_id : "-", process->host, process->pid,
+                           (long long)start);
+}
+
+/* Of a qsort of indices into parts: those with many processes first, then in their order. */
+struct indexed_part {
+  size_t index, processes;
+};
+
+static int by_processes(const void *left, const void *right)
+{
+  const struct indexed_part *l = left, *r = right;
+  if (l->processes != r->processes)
+    return l->processes > r->processes ? -1 : 1;
+  return l->index < r->index ? -1 : 1;
+}
+
+static void add_notice(struct opgap_summary *s, const char *text)
+{
+  const char **notices = opgap_pool_alloc(s->pool, (s->notice_count + 1) * sizeof *notices);
+  for (size_t i = 0; i < s->notice_count; i++)
+    notices[i] = s->notices[i];
+  notices[s->notice_count++] = text;
+  s->notices = notices;
+}
+
+/* Takes the marked parts out. */
+static void leave_out(struct opgap_parts *parts, const bool *repeated)
+{
+  size_t first = 0, count = 0;
+  while (repeated[first]) /* the largest part never is */
+    first++;
+  for (size_t i = 0; i < parts->v.count; i++) {
+    struct opgap_summary *s = parts->v.at[i], *stays = parts->v.at[first];
+    if (repeated[i])
+      add_notice(stays, opgap_pool_printf(stays->pool, "%s is there twice: left out", s->path));
+  }
+  for (size_t i = 0; i < parts->v.count; i++) {
+    struct opgap_summary *s = parts->v.at[i];
+    if (repeated[i])
+      opgap_summary_free(s);
+    else
+      parts->v.at[count++] = s;
+  }
+  parts->v.count = count;
+}
+
+bool opgap_parts_leave_out_repeats(struct opgap_parts *parts, char *error, size_t size)
+{
+  size_t count = parts->v.count, repeats = 0;
+  struct indexed_part *order = opgap_xcalloc(count, sizeof *order);
+  bool *repeated = opgap_xcalloc(count, sizeof *repeated), good = true;
+  struct opgap_pool *pool = opgap_pool_new();
+  struct opgap_strings keys;
+  opgap_strings_init(&keys, pool);
+  for (size_t i = 0; i < count; i++)
+    order[i] = (struct indexed_part){i, parts->v.at[i]->process_count};
+  if (count > 0)
+    qsort(order, count, sizeof *order, by_processes);
+  uint32_t known = 0; /* ids count from 1, in the order in which they come up */
+  for (size_t o = 0; o < count && good; o++) {
+    const struct opgap_summary *s = parts->v.at[order[o].index];
+    size_t again = 0;
+    uint32_t before = known;
+    for (size_t i = 0; i < s->process_count; i++) {
+      const char *key = opgap_parts_process_key(pool, s, &s->processes[i]);
+      uint32_t id = opgap_strings_id(&keys, key, strlen(key));
+      again += id <= before;
+      known = id > known ? id : known;
+    }
+    repeated[order[o].index] = again > 0 && again == s->process_count;
+    repeats += repeated[order[o].index];
+    good = again == 0 || again == s->process_count;
+    if (!good)
+      snprintf(error, size, "%s: %zu of its %zu processes are in another part as well: they would count twice", s->path,
+               again, s->process_count);
+  }
+  if (good && repeats > 0)
+    leave_out(parts, repeated);
+  opgap_strings_free(&keys);
+  opgap_pool_free(pool);
+  free(repeated);
+  free(order);
+  return good;
+}
+
+/* Of the trainer, else of the process that came first. */
+static const char *command_of(const struct opgap_summary *s)
+{
+  for (size_t i = 0; i < s->process_count; i++)
+    if (s->processes[i].role == OPGAP_ROLE_TRAINER)
+      return s->processes[i].command;
+  return s->process_count > 0 ? s->processes[0].command : "";
+}
+
+/* Ranks of one job may have commands of their own; other parts then are other programs. */
+static bool other_commands(struct opgap_summary *const *parts, size_t count)
+{
+  for (size_t i = 1; i < count; i++) {
+    int32_t first = rank_of(parts[0]), rank = rank_of(parts[i]);
+    bool ranks = first != INT32_MAX && rank != INT32_MAX && first != rank;
+    if (!ranks && strcmp(command_of(parts[0]), command_of(parts[i])) != 0)
+      return true;
+  }
+  return false;
+}
+
 struct opgap_summary *opgap_parts_merge(const struct opgap_parts *parts)
 {
   size_t count = parts->v.count;
@@ -738,6 +852,8 @@ struct opgap_summary *opgap_parts_merge(const struct opgap_parts *parts)
     s->path = opgap_pool_printf(pool, "%s and %zu more", order[0]->path, count - 1);
   if (s->has_gpu)
     s->gpu_status = "ok";
+  if (other_commands(order, count))
+    add_notice(s, "the parts are runs of different commands");
   sort_tables(s);
   opgap_ranks_compare(&s->ranks);
   opgap_verdict_straggler(s);

@@ -36,6 +36,13 @@ bool opgap_parts_is_file(const char *path);
 bool opgap_parts_read(struct opgap_parts *parts, const char *path, char *error, size_t size);
 bool opgap_parts_parse(struct opgap_parts *parts, const char *text, size_t length, const char *path, char *error,
                        size_t size);
+/* One process, whichever file it is read from: host, boot, pid, start.  Parts of one boot keep the exact start; a
+ * part without a boot has the time of day.  The text belongs to the pool. */
+const char *opgap_parts_process_key(struct opgap_pool *pool, const struct opgap_summary *part,
+                                    const struct opgap_sum_process *process);
+/* Nothing is counted twice: a part whose processes are all in other parts is freed and left out, with a notice in the
+ * first one that stays.  False with one line in error[size] when only some of them are; then parts is unchanged. */
+bool opgap_parts_leave_out_repeats(struct opgap_parts *parts, char *error, size_t size);
 /* One summary of at least one part; the parts are not needed any more after it. */
 struct opgap_summary *opgap_parts_merge(const struct opgap_parts *parts);
 

@@ -94,6 +94,23 @@ expect 2 'its schema is 9' sh -c "sed 's/\"schema\": 1/\"schema\": 9/' perf.json
 expect 2 'not JSON' sh -c "head -c 1000 perf.json >short.json; $opgap gate -b short.json same.opgap"
 expect 2 'is not a repeat|not a repeat' sh -c "cp train other; OPGAP_OUT=other.opgap LD_PRELOAD=$tracer ./other data.bin; $opgap baseline -o x.json base1.opgap other.opgap"
 
+# the same run twice on one side
+expect 2 '^opgap: base1.opgap/: the same run is given twice$' "$opgap" baseline -o x.json base1.opgap base2.opgap base1.opgap/
+expect 2 'the same run is given twice' "$opgap" gate -b perf.json same.opgap same.opgap
+expect 2 'the same run is given twice' "$opgap" diff base:base1.opgap,base1.opgap more:reads.opgap
+
+# a report counts nothing twice: a trace again, or beside its summary
+expect 0 '' "$opgap" report --summary-out base1.sum base1.opgap
+"$opgap" report --format csv --table files base1.opgap >once.csv
+for again in base1.opgap base1.sum; do
+  "$opgap" report --format csv --table files base1.opgap "$again" >twice.csv
+  cmp once.csv twice.csv || failed=1
+  expect 0 "notice .*base1.opgap is there twice: left out" "$opgap" report base1.opgap "$again"
+done
+cp train other
+OPGAP_OUT=another.opgap LD_PRELOAD=$tracer ./other data.bin
+expect 0 'notice .*the parts are runs of different commands' "$opgap" report base1.opgap another.opgap
+
 # the configuration file has the names of the flags, and flags win
 cat >gate.json <<END
 {"baseline": "perf.json", "metric": {"step": "off", "ops": 1, "allocations": "off", "alloc_bytes": "off"}, "min-steps": 10}

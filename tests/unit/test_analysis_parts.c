@@ -185,6 +185,81 @@ START_TEST(test_merge_in_any_order)
 }
 END_TEST
 
+/* What is given twice counts once, whether it comes first or last. */
+START_TEST(test_repeats_are_left_out)
+{
+  struct opgap_parts parts = {0};
+  char error[512] = "";
+  *VEC_PUSH(&parts.v) = part(1, 1000, 8);
+  *VEC_PUSH(&parts.v) = part(0, 1000, 8);
+  *VEC_PUSH(&parts.v) = part(0, 2000, 8); /* another process: it started later */
+  ck_assert_msg(opgap_parts_leave_out_repeats(&parts, error, sizeof error), "%s", error);
+  ck_assert_uint_eq(parts.v.count, 3);
+  write_parts(&parts);
+  ck_assert(opgap_parts_read(&parts, path, error, sizeof error));
+  ck_assert_uint_eq(parts.v.count, 6);
+  ck_assert_msg(opgap_parts_leave_out_repeats(&parts, error, sizeof error), "%s", error);
+  ck_assert_uint_eq(parts.v.count, 3);
+  const struct opgap_summary *first = parts.v.at[0];
+  ck_assert_uint_eq(first->notice_count, 3);
+  char notice[256];
+  snprintf(notice, sizeof notice, "%s is there twice: left out", first->path);
+  ck_assert_str_eq(first->notices[2], notice);
+  struct opgap_summary *s = opgap_parts_merge(&parts);
+  ck_assert_uint_eq(file_row(s, "/common")->calls, 24);
+  opgap_summary_free(s);
+  opgap_parts_free(&parts);
+}
+END_TEST
+
+/* A part is itself made of two processes, of which another has one: the one lies within, the two overlap. */
+START_TEST(test_overlap_is_refused)
+{
+  struct opgap_parts parts = {0};
+  char error[512] = "";
+  for (int i = 0; i < 2; i++) {
+    fake_reset();
+    for (int pid = 100; pid < 102; pid++) {
+      unsigned p = fake_process(pid + i, 1, "python train.py"), t = fake_thread(p, pid + i, "python");
+      fake_info(p)->start_ns = 1000000;
+      fake_op(p, t, 0, 3000, 3100, "aten::mm", 2, 64);
+    }
+    *VEC_PUSH(&parts.v) = fake_analyse(&(struct opgap_analysis_options){0}); /* 100 and 101, 101 and 102 */
+  }
+  ck_assert(!opgap_parts_leave_out_repeats(&parts, error, sizeof error));
+  ck_assert_msg(strstr(error, ": 1 of its 2 processes are in another part as well") != NULL, "%s", error);
+  ck_assert_uint_eq(parts.v.count, 2);
+  opgap_parts_free(&parts);
+}
+END_TEST
+
+static bool tells_other_commands(const char *left, const char *right, int rank)
+{
+  struct opgap_parts parts = {0};
+  for (int i = 0; i < 2; i++) {
+    fake_reset();
+    unsigned p = fake_process(100 + i, 1, i ? right : left), t = fake_thread(p, 100 + i, "python");
+    fake_info(p)->rank = rank < 0 ? -1 : rank + i;
+    fake_op(p, t, 0, 3000, 3100, "aten::mm", 2, 64);
+    *VEC_PUSH(&parts.v) = fake_analyse(&(struct opgap_analysis_options){0});
+  }
+  struct opgap_summary *s = opgap_parts_merge(&parts);
+  bool tells = false;
+  for (size_t i = 0; i < s->notice_count; i++)
+    tells = tells || strcmp(s->notices[i], "the parts are runs of different commands") == 0;
+  opgap_summary_free(s);
+  opgap_parts_free(&parts);
+  return tells;
+}
+
+START_TEST(test_other_commands_are_told)
+{
+  ck_assert(tells_other_commands("python train.py", "python other.py", -1));
+  ck_assert(!tells_other_commands("python train.py", "python train.py", -1));
+  ck_assert(!tells_other_commands("python train.py --node 0", "python train.py --node 1", 0)); /* ranks of one job */
+}
+END_TEST
+
 /* One change of a written file, and what must be said. */
 static void refused(const char *from, const char *to, const char *says)
 {
@@ -233,6 +308,9 @@ int main(void)
   tcase_add_test(cases, test_read_is_what_was_written);
   tcase_add_test(cases, test_merge_adds);
   tcase_add_test(cases, test_merge_in_any_order);
+  tcase_add_test(cases, test_repeats_are_left_out);
+  tcase_add_test(cases, test_overlap_is_refused);
+  tcase_add_test(cases, test_other_commands_are_told);
   tcase_add_test(cases, test_bad_files);
   suite_add_tcase(suite, cases);
   SRunner *runner = srunner_create(suite);
