@@ -850,8 +850,8 @@ static void finish(struct analysis *a)
   threads_finish(a);
   loader_finish(a);
   sum_overhead(a);
-  verdict_finish(a);
   bottlenecks_finish(a);
+  verdict_finish(a); /* its remedies are those of the bottlenecks where these say more */
   opgap_verdict_straggler(a->summary);
 }
 

@@ -268,7 +268,12 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
 static void add_loading(struct list *l, uint64_t fetch_ns)
 {
   if (l->s->loader.workers > 0) {
+    size_t before = l->rows.count;
     add_workers(l, fetch_ns);
+    if (l->rows.count > before) {
+      l->a->loader_kind = l->rows.at[before].kind;
+      l->a->loader_remedy = l->rows.at[before].remedy;
+    }
     return;
   }
   add(l, "no_workers", fetch_ns, fetch_ns, "Let worker processes make the batches: num_workers=2 or more.",

@@ -389,9 +389,10 @@ struct analysis {
   struct process *processes;
   struct thread *threads;
   unsigned process_count, thread_count;
-  uint64_t start_ns, end_ns;         /* of the trace */
-  uint64_t origin_ns, bucket_ns;     /* start and length of the first part of what is summed over time */
-  uint64_t window_start, window_end; /* records that ended in (start, end] are summed */
+  const char *loader_kind, *loader_remedy; /* the bottleneck that is the DataLoader's workers; NULL: none */
+  uint64_t start_ns, end_ns;               /* of the trace */
+  uint64_t origin_ns, bucket_ns;           /* start and length of the first part of what is summed over time */
+  uint64_t window_start, window_end;       /* records that ended in (start, end] are summed */
   uint64_t now;
   bool steps_only; /* first pass of --steps */
 
@@ -523,7 +524,7 @@ void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_recor
                   uint64_t waited_ns);
 void loader_finish(struct analysis *a);
 
-/* bottlenecks.c */
+/* bottlenecks.c: also sets loader_kind, which verdict_finish reads */
 void bottlenecks_finish(struct analysis *a);
 
 /* blame.c: explains [start, end) of thread t as a part of a gap of thread `own` */

@@ -123,19 +123,23 @@ static uint64_t detail_total(const struct opgap_summary *s, const char *word)
   return sum;
 }
 
-static void remedies_data_loading(struct draft *d)
+/* What the bottlenecks say of the workers is told from their own busy time: no second opinion from the causes of gaps.
+ * More workers may hide what takes them long, but not what they do to each other. */
+static void remedies_workers(struct draft *d, unsigned workers)
+{
+  const char *kind = d->a->loader_kind;
+  remedy(d, d->a->loader_remedy);
+  if (strcmp(kind, "worker_sleep") == 0 || strcmp(kind, "slow_read") == 0 || strcmp(kind, "slow_decode") == 0)
+    remedy(d, opgap_pool_printf(d->a->pool, "Raise DataLoader(num_workers) above %u if CPU cores are free.", workers));
+}
+
+/* Without such a bottleneck: from what the main thread waited for. */
+static void remedies_loading(struct draft *d, unsigned workers)
 {
   const struct opgap_summary *s = d->a->summary;
-  unsigned workers = workers_at_once(s);
   uint64_t reading = detail_total(s, "reading") + detail_total(s, "opening");
   uint64_t decoding = detail_total(s, "decoding or augmenting") + detail_total(s, "in framework ops");
   uint64_t inside = s->breakdown.class_ns[OPGAP_CLASS_DATALOADER];
-  uint64_t files = s->breakdown.other_wait_ns[OPGAP_CAUSE_FILE_IO]; /* outside of the DataLoader */
-  if (files > inside) {
-    remedy(d, "Read ahead of the step: let a DataLoader with num_workers=2 or more do it, or write in the background.");
-    remedy(d, "Use fewer, larger files (packed shards) on a faster disk or in memory; sync less often.");
-    return;
-  }
   if (workers == 0) /* the training process decodes: that is no gap */
     decoding = inside > reading ? inside - reading : 0;
   if (workers == 0)
@@ -150,6 +154,23 @@ static void remedies_data_loading(struct draft *d)
     remedy(d,
            "Most of that time goes to decoding and augmenting: prepare the data once ahead of training, use a faster "
            "decoder, or augment on the GPU.");
+}
+
+static void remedies_data_loading(struct draft *d)
+{
+  const struct opgap_summary *s = d->a->summary;
+  unsigned workers = workers_at_once(s);
+  uint64_t inside = s->breakdown.class_ns[OPGAP_CLASS_DATALOADER];
+  uint64_t files = s->breakdown.other_wait_ns[OPGAP_CAUSE_FILE_IO]; /* outside of the DataLoader */
+  if (files > inside) {
+    remedy(d, "Read ahead of the step: let a DataLoader with num_workers=2 or more do it, or write in the background.");
+    remedy(d, "Use fewer, larger files (packed shards) on a faster disk or in memory; sync less often.");
+    return;
+  }
+  if (workers > 0 && d->a->loader_kind != NULL)
+    remedies_workers(d, workers);
+  else
+    remedies_loading(d, workers);
   if (workers > 0)
     remedy(d, "Let workers run further ahead and live on between epochs: prefetch_factor=4, persistent_workers=True.");
   if (s->has_gpu)

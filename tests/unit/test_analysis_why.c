@@ -175,7 +175,7 @@ static uint64_t batch_us(uint64_t i)
 struct worker_plan {
   unsigned first, every, until;
   uint64_t start_us, startup_us, busy_us;
-  enum { COMPUTES, READS, WAITS_FOR_A_LOCK } work;
+  enum { COMPUTES, READS, SLEEPS, WAITS_FOR_A_LOCK } work;
 };
 
 static void make_worker(int pid, const struct worker_plan *plan)
@@ -191,6 +191,8 @@ static void make_worker(int pid, const struct worker_plan *plan)
     fake_file_call(w, main_thread, 0, FAKE_POLL, idle, start, "pipe:[9]", 1);
     if (plan->work == READS)
       fake_file_call(w, main_thread, 0, FAKE_READ, start, done - 100, "/d/slow", 1000);
+    if (plan->work == SLEEPS)
+      fake_call(w, main_thread, 0, FAKE_SLEEP, start, done - 100, 0, 0, 0);
     if (plan->work == WAITS_FOR_A_LOCK)
       fake_call(w, main_thread, 0, FAKE_SEM_WAIT, start, done - 100, 0x5e, 0, 0);
     fake_file_call(w, main_thread, 0, FAKE_WRITE, done, done + 10, result_pipe, 64);
@@ -276,8 +278,41 @@ START_TEST(test_slow_decode)
 }
 END_TEST
 
+/* The remedies are of what the workers do, not of what loaders commonly do. */
+static void assert_remedies(const struct opgap_summary *s, const char *const *texts, size_t count)
+{
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_DATA_LOADING);
+  ck_assert_uint_eq(s->verdict.remedy_count, count);
+  for (size_t i = 0; i < count; i++)
+    ck_assert_str_eq(s->verdict.remedies[i], texts[i]);
+}
+
+START_TEST(test_worker_sleep)
+{
+  static const char *const remedies[] = {
+      "Take the sleep out of the dataset.",
+      "Raise DataLoader(num_workers) above 2 if CPU cores are free.",
+      "Let workers run further ahead and live on between epochs: prefetch_factor=4, persistent_workers=True.",
+  };
+  struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 150000, SLEEPS};
+  make_worker(200, &plan);
+  plan.first = 1;
+  make_worker(201, &plan);
+  fetch_all();
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_loader(s, "worker_sleep");
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "worker_sleep")->text, "sleep for 99.9 % of their busy time"));
+  assert_remedies(s, remedies, 3);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_dataset_lock)
 {
+  static const char *const remedies[] = {
+      "Take the lock out of the dataset: give each worker its own file handle or connection.",
+      "Let workers run further ahead and live on between epochs: prefetch_factor=4, persistent_workers=True.",
+  };
   struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 150000, WAITS_FOR_A_LOCK};
   make_worker(200, &plan);
   plan.first = 1;
@@ -285,6 +320,7 @@ START_TEST(test_dataset_lock)
   fetch_all();
   struct opgap_summary *s = fake_analyse(NULL);
   assert_loader(s, "dataset_lock");
+  assert_remedies(s, remedies, 2);
   opgap_summary_free(s);
 }
 END_TEST
@@ -636,6 +672,7 @@ int main(void)
   tcase_add_test(tests, test_slow_read);
   tcase_add_test(tests, test_too_few_workers);
   tcase_add_test(tests, test_slow_decode);
+  tcase_add_test(tests, test_worker_sleep);
   tcase_add_test(tests, test_dataset_lock);
   tcase_add_test(tests, test_slow_worker);
   tcase_add_test(tests, test_worker_restart);
