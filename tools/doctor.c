@@ -351,7 +351,7 @@ static void check_preload_variable(void)
 {
   const char *preload = getenv("LD_PRELOAD");
   if (preload != NULL && *preload != '\0')
-    line(GOOD, "LD_PRELOAD", "%s (kept; the tracer goes behind it)", opgap_printable(preload));
+    line(GOOD, "LD_PRELOAD", "%s (kept; the tracer goes in front of it)", opgap_printable(preload));
 }
 
 static void check_tracer(void)

@@ -311,14 +311,16 @@ static void for_each_signal(void (*act)(int number))
     act(number);
 }
 
-/* The tracer goes last in LD_PRELOAD: the user's own libraries keep their place. */
+/* The tracer goes first in LD_PRELOAD: behind an allocator that does not call the next one it would see no allocation.
+ * The user's own libraries keep their order.  A list that names the tracer somewhere already stays as it is: whoever
+ * wrote it chose the place. */
 static void preload(const struct recording *r)
 {
   const char *old = getenv("LD_PRELOAD");
   char *list;
   if (old != NULL && strstr(old, r->tracer) != NULL)
     return;
-  if (asprintf(&list, "%s%s%s", old != NULL ? old : "", old != NULL && *old != '\0' ? ":" : "", r->tracer) >= 0) {
+  if (asprintf(&list, "%s%s%s", r->tracer, old != NULL && *old != '\0' ? ":" : "", old != NULL ? old : "") >= 0) {
     setenv("LD_PRELOAD", list, 1);
     free(list);
   }
