@@ -13,14 +13,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "output/table.h"
+
+/* One line, safe for a terminal whatever names and arguments are in it. */
 static void complain(const char *command, const char *format, va_list arguments)
 {
+  char *message;
   fflush(stdout);
   fputs("opgap", stderr);
   if (command != NULL)
     fprintf(stderr, " %s", command);
   fputs(": ", stderr);
-  vfprintf(stderr, format, arguments);
+  if (vasprintf(&message, format, arguments) < 0)
+    return;
+  char *clean = text_clean(message);
+  fputs(clean, stderr);
+  free(clean);
+  free(message);
 }
 
 int opgap_usage_error(const char *command, const char *format, ...)

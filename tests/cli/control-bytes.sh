@@ -1,0 +1,10 @@
+# Names and arguments with control bytes, an 8-bit CSI among them, do not reach the terminal as such.
+opgap record --log quiet --out t.opgap -- true
+red=$(printf '\033[31m') csi=$(printf '\302\23331m')
+opgap report "$red"
+opgap report --process "$red$csi" t.opgap
+opgap report --limit "$red" t.opgap
+opgap gate --"$red"
+opgap baseline -o b.json "$red"
+opgap "$red"
+exit 0
