@@ -63,6 +63,7 @@ static void finish_processes(struct analysis *a, struct opgap_sum_over_time *sum
     if (!p->included)
       continue;
     struct opgap_sum_process_over_time *row = &sum->processes[sum->process_count++];
+    row->index = i;
     row->pid = p->info->pid;
     for (size_t b = 0; b < OPGAP_OVER_TIME_BUCKETS; b++) {
       /* a call inside a call of the same thread must not count twice */

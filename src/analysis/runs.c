@@ -791,23 +791,9 @@ static void merge_rows(struct opgap_runs *runs, struct reading *g)
   opgap_pool_free(ids.pool);
 }
 
-/* The process of the steps: of those with its pid (exec leaves the pid as it is), the last that began before them. */
-static const struct opgap_sum_process *step_process(const struct opgap_summary *s)
-{
-  const struct opgap_sum_steps *steps = &s->steps;
-  const struct opgap_sum_process *found = NULL;
-  for (size_t i = 0; steps->count > 0 && i < s->process_count; i++) {
-    const struct opgap_sum_process *p = &s->processes[i];
-    if (p->pid == steps->pid &&
-        (found == NULL || (p->start_ns <= steps->start_ns[0] && p->start_ns >= found->start_ns)))
-      found = p;
-  }
-  return found ? found : s->process_count ? &s->processes[0] : NULL;
-}
-
 static unsigned step_process_index(const struct opgap_source *source, const struct opgap_summary *s)
 {
-  const struct opgap_sum_process *found = step_process(s);
+  const struct opgap_sum_process *found = opgap_step_process(s);
   for (unsigned i = 0; found != NULL && i < source->process_count; i++) {
     const struct opgap_process_info *info = source->process(source->context, i);
     if (info->pid == found->pid && info->start_ns - s->start_ns == found->start_ns)
@@ -845,7 +831,7 @@ static void read_run(struct opgap_runs *runs, struct opgap_run *run, const struc
 bool opgap_runs_add_trace(struct opgap_runs *runs, const struct opgap_source *source,
                           const struct opgap_summary *summary, char *error, size_t size)
 {
-  const struct opgap_sum_process *process = step_process(summary);
+  const struct opgap_sum_process *process = opgap_step_process(summary);
   const char *command = process ? process->command : "";
   if (runs->run_count >= OPGAP_RUNS_MOST) {
     snprintf(error, size, "more than %u repeats", OPGAP_RUNS_MOST);

@@ -360,3 +360,32 @@ void steps_finish(struct analysis *a)
 {
   steps_list(a, steps_process(a), &a->summary->steps);
 }
+
+/* The image that follows an image which ended by exec; NULL: none was traced. */
+static const struct opgap_sum_process *next_image(const struct opgap_summary *s, const struct opgap_sum_process *p)
+{
+  for (size_t i = 0; strcmp(p->ended, "exec") == 0 && i < s->process_count; i++) {
+    const struct opgap_sum_process *next = &s->processes[i];
+    if (next != p && next->pid == p->pid && next->start_ns >= p->end_ns && strcmp(next->host, p->host) == 0)
+      return next;
+  }
+  return NULL;
+}
+
+const struct opgap_sum_process *opgap_step_process(const struct opgap_summary *s)
+{
+  const struct opgap_sum_steps *steps = &s->steps;
+  const struct opgap_sum_process *found = NULL;
+  for (size_t i = 0; steps->count > 0 && i < s->process_count; i++) {
+    const struct opgap_sum_process *p = &s->processes[i];
+    if (p->pid == steps->pid &&
+        (found == NULL || (p->start_ns <= steps->start_ns[0] && p->start_ns >= found->start_ns)))
+      found = p;
+  }
+  if (found == NULL && s->process_count > 0) {
+    found = &s->processes[0];
+    for (const struct opgap_sum_process *next; (next = next_image(s, found)) != NULL && next > found;)
+      found = next; /* processes are in the order of their starts: this ends */
+  }
+  return found;
+}

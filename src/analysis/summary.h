@@ -195,6 +195,7 @@ struct opgap_sum_device_over_time {
 };
 /* Of the main thread of a process; what is open at the end of the trace counts too. */
 struct opgap_sum_process_over_time {
+  uint32_t index; /* of the process in the trace: exec leaves the pid as it is */
   int32_t pid;
   uint64_t blocked_ns[OPGAP_OVER_TIME_BUCKETS]; /* in blocking calls */
   uint64_t next_ns[OPGAP_OVER_TIME_BUCKETS];    /* in a DataLoader's __next__ */
@@ -522,5 +523,9 @@ struct opgap_summary {
 };
 
 void opgap_summary_free(struct opgap_summary *summary);
+
+/* The process of the steps: of those with its pid (exec leaves the pid as it is), the last that began before them.
+ * Without steps the first process, or what it became by exec; NULL without processes. */
+const struct opgap_sum_process *opgap_step_process(const struct opgap_summary *summary);
 
 #endif

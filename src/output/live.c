@@ -20,10 +20,10 @@ static double share(uint64_t ns, uint64_t interval_ns)
   return percent < 100 ? percent : 100;
 }
 
-static const struct opgap_sum_process_over_time *use_of(const struct opgap_summary *s, int32_t pid)
+static const struct opgap_sum_process_over_time *use_of(const struct opgap_summary *s, uint32_t index)
 {
   for (size_t i = 0; i < s->over_time.process_count; i++)
-    if (s->over_time.processes[i].pid == pid)
+    if (s->over_time.processes[i].index == index)
       return &s->over_time.processes[i];
   return NULL;
 }
@@ -90,7 +90,7 @@ static void print_ops(const struct opgap_summary *s, const struct opgap_output_o
 static void add_process(struct table *table, const struct opgap_summary *s, const struct opgap_live *live,
                         const struct opgap_sum_process *p)
 {
-  const struct opgap_sum_process_over_time *use = use_of(s, p->pid);
+  const struct opgap_sum_process_over_time *use = use_of(s, p->index);
   char since[32];
   table_cell(table, p->role_label);
   table_format(table, "%d", p->pid);

@@ -106,14 +106,6 @@ static void plot_use(const struct opgap_summary *s, const struct opgap_output_op
   chart_print(&chart, file);
 }
 
-static const struct opgap_sum_process *plotted_process(const struct opgap_summary *s)
-{
-  for (size_t i = 0; i < s->process_count; i++)
-    if (s->processes[i].pid == s->steps.pid)
-      return &s->processes[i];
-  return s->process_count > 0 ? &s->processes[0] : NULL;
-}
-
 static double share_of(const uint64_t *parts, uint64_t whole)
 {
   uint64_t sum = 0;
@@ -135,10 +127,10 @@ void section_plot_use(const struct opgap_summary *s, const struct opgap_output_o
     fprintf(file, "  GPU %u busy: %.1f %% of the time\n", t->devices[d].device, share_of(t->devices[d].busy_ns, all));
     plot_use(s, o, t->devices[d].busy_ns, 0, UINT64_MAX, false, file);
   }
-  const struct opgap_sum_process *process = plotted_process(s);
+  const struct opgap_sum_process *process = opgap_step_process(s);
   for (size_t i = 0; process != NULL && i < t->process_count; i++) {
     const struct opgap_sum_process_over_time *row = &t->processes[i];
-    if (row->pid != process->pid)
+    if (row->index != process->index)
       continue;
     uint64_t life = process->end_ns - process->start_ns;
     fprintf(file, "  %s, main thread not blocked: %.1f %% of its time\n", process->role_label,

@@ -191,6 +191,37 @@ START_TEST(test_report_plot)
 }
 END_TEST
 
+/* A wrapper (nice, env, a shell) that executes the program in its place has the same pid. */
+START_TEST(test_plot_behind_wrapper)
+{
+  for (int steps = 0; steps < 2; steps++) {
+    fake_reset();
+    unsigned wrapper = fake_process(7, 1, "nice job");
+    fake_thread(wrapper, 7, "nice");
+    fake_call(wrapper, 0, 0, FAKE_READ, 1, 501, 3, 100, 0);
+    fake_info(wrapper)->ended = OPGAP_ENDED_EXEC;
+    fake_info(wrapper)->end_ns = 501000;
+    unsigned job = fake_process(7, 1, "job");
+    fake_thread(job, 7, "main");
+    fake_info(job)->start_ns = 1001000;
+    fake_call(job, 0, 0, FAKE_READ, 1501, 2501, 3, 100, 0);
+    fake_range(job, 0, 0, 2601, 4901, "work");
+    for (uint64_t at = 3001; steps && at <= 5001; at += 1000)
+      fake_step(job, 0, at);
+    struct opgap_summary *s = fake_analyse(&(struct opgap_analysis_options){0});
+    ck_assert_uint_eq(s->steps.count > 0, steps);
+    ck_assert_str_eq(opgap_step_process(s)->command, "job");
+    rewind(file);
+    opgap_output_text(s, &(struct opgap_output_options){.width = 49, .plot = true}, file);
+    fputc('\0', file);
+    /* 1 ms of the job's own 4 ms (3.9 ms without the last step), not all of the wrapper's */
+    ck_assert_ptr_nonnull(strstr(printed(), steps ? "main thread not blocked: 75.0 % of its time\n"
+                                                  : "main thread not blocked: 74.4 % of its time\n"));
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
 START_TEST(test_plot_of_many_steps)
 {
   unsigned p = fake_process(7, 1, "job");
@@ -278,6 +309,7 @@ int main(void)
   tcase_add_test(tests, test_use_over_time);
   tcase_add_test(tests, test_window);
   tcase_add_test(tests, test_report_plot);
+  tcase_add_test(tests, test_plot_behind_wrapper);
   tcase_add_test(tests, test_plot_of_many_steps);
   tcase_add_test(tests, test_report_without_plot);
   tcase_add_test(tests, test_live);
