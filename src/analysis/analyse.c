@@ -191,6 +191,8 @@ static void add_child(struct analysis *a, struct thread *t, const struct opgap_r
 {
   static const char *const how[] = {"", "fork", "vfork", "posix_spawn", "system", "popen"};
   const char *program = analysis_text(a, analysis_gid(a, t->process, r->field[1]));
+  if (r->field[0] == 0)
+    return; /* of system and popen, which tell no pid: not to be told from a traced child */
   struct opgap_sum_untraced *child = VEC_PUSH(&a->children);
   child->pid = (int32_t)r->field[0];
   child->command = program[0] ? program : r->status < sizeof how / sizeof *how ? how[r->status] : "";

@@ -244,8 +244,11 @@ static void head(const struct page *p)
     if (!s->processes[i].kill_safe)
       line(p, "note", "process %d was not kill-safe: its newest records would not have outlived a SIGKILL",
            s->processes[i].pid);
-  for (size_t i = 0; i < s->untraced_count && i < 10; i++)
+  size_t shown = p->o->limit > 0 && s->untraced_count > p->o->limit ? p->o->limit : s->untraced_count;
+  for (size_t i = 0; i < shown; i++)
     line(p, "untraced", "pid %d (%s): %s", s->untraced[i].pid, s->untraced[i].command, s->untraced[i].reason);
+  if (shown < s->untraced_count)
+    line(p, "untraced", "... and %zu more (--limit 0 shows all)", s->untraced_count - shown);
 }
 
 /* Not one of the verdict's classes, but the largest part of a step may still have a name. */

@@ -885,6 +885,12 @@ START_TEST(test_untraced_children)
                                     .start_ns = 2000 * US,
                                     .end_ns = 2000 * US,
                                     .field = {777, fake_name(p, "/bin/static")}});
+  fake_record(p, t, /* a system(): no pid is known, nothing can be said about it */
+              (struct opgap_record){.event = OPGAP_EV_CHILD,
+                                    .status = 4,
+                                    .start_ns = 3000 * US,
+                                    .end_ns = 3000 * US,
+                                    .field = {0, fake_name(p, "true")}});
   struct opgap_summary *s = fake_analyse(NULL);
   ck_assert_uint_eq(s->untraced_count, 1);
   ck_assert_int_eq(s->untraced[0].pid, 777);

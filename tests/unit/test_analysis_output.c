@@ -608,6 +608,46 @@ START_TEST(test_bounds_are_printed)
 }
 END_TEST
 
+static char *report_text(const struct opgap_summary *s, size_t limit)
+{
+  char *text = NULL;
+  size_t size;
+  FILE *file = open_memstream(&text, &size);
+  opgap_output_text(s, &(struct opgap_output_options){.limit = limit}, file);
+  fclose(file);
+  return text;
+}
+
+static size_t count_of(const char *text, const char *part)
+{
+  size_t count = 0;
+  for (; (text = strstr(text, part)) != NULL; text++)
+    count++;
+  return count;
+}
+
+START_TEST(test_untraced_beyond_limit)
+{
+  unsigned p = fake_process(100, 1, "make"), t = fake_thread(p, 100, "main");
+  for (uint64_t i = 0; i < 17; i++)
+    fake_record(p, t,
+                (struct opgap_record){.event = OPGAP_EV_CHILD,
+                                      .status = 1,
+                                      .start_ns = 2000000 + i,
+                                      .end_ns = 2000000 + i,
+                                      .field = {200 + i, fake_name(p, "cc")}});
+  struct opgap_summary *s = fake_analyse(NULL);
+  char *some = report_text(s, 15), *all = report_text(s, 0);
+  ck_assert_uint_eq(count_of(some, " (cc): no trace"), 15);
+  ck_assert_ptr_nonnull(strstr(some, "... and 2 more (--limit 0 shows all)"));
+  ck_assert_uint_eq(count_of(all, " (cc): no trace"), 17);
+  ck_assert_ptr_null(strstr(all, "... and"));
+  free(some);
+  free(all);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_view_without_trainer)
 {
   three_ranks();
@@ -660,6 +700,7 @@ int main(void)
   tcase_add_test(tests, test_process_by_part_of_role);
   tcase_add_test(tests, test_steps_outside_of_the_schedule);
   tcase_add_test(tests, test_bounds_are_printed);
+  tcase_add_test(tests, test_untraced_beyond_limit);
   tcase_add_test(tests, test_view_without_trainer);
   tcase_add_test(tests, test_sort_names);
   tcase_add_test(tests, test_source_locations);
