@@ -42,11 +42,19 @@
   if (!OPGAP_BOUND(name))                                                                                              \
     return OPGAP_MISSING(int);
 
+/* libunwind looks at files and asks about memory through a pipe: the numbers would be the program's. */
+#define NEED_DESCRIPTOR(name)                                                                                          \
+  NEED(name)                                                                                                           \
+  if (opgap_unlikely(opgap_cell == &opgap_unwind_cell)) {                                                              \
+    errno = EMFILE;                                                                                                    \
+    return -1;                                                                                                         \
+  }
+
 #define OPEN_HOOK(name)                                                                                                \
   OPGAP_EXPORT int name(const char *path, int flags, ...)                                                              \
   {                                                                                                                    \
     OPEN_MODE(flags, flags, mode)                                                                                      \
-    NEED(name)                                                                                                         \
+    NEED_DESCRIPTOR(name)                                                                                              \
     OPEN(OPGAP_HOOK_ID_open, AT_FDCWD, path, opgap_real.name(path, flags, mode))                                       \
   }
 OPEN_HOOK(open)
@@ -257,9 +265,9 @@ FCNTL_HOOK(fcntl64)
   opgap_fd_new(result);                                                                                                \
   return result;
 
-OPGAP_EXPORT int pipe(int fds[2]){NEED(pipe) NEW_PAIR(opgap_real.pipe(fds))}
+OPGAP_EXPORT int pipe(int fds[2]){NEED_DESCRIPTOR(pipe) NEW_PAIR(opgap_real.pipe(fds))}
 
-OPGAP_EXPORT int pipe2(int fds[2], int flags){NEED(pipe2) NEW_PAIR(opgap_real.pipe2(fds, flags))}
+OPGAP_EXPORT int pipe2(int fds[2], int flags){NEED_DESCRIPTOR(pipe2) NEW_PAIR(opgap_real.pipe2(fds, flags))}
 
 OPGAP_EXPORT int socketpair(int domain, int type, int protocol,
                             int fds[2]){NEED(socketpair) NEW_PAIR(opgap_real.socketpair(domain, type, protocol, fds))}

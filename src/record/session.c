@@ -97,7 +97,7 @@ void opgap_notice(bool *said, const char *fmt, ...)
     }
   }
   va_end(arguments);
-  if (opgap_cell != &opgap_tool_cell && opgap_cell != &opgap_flusher_cell &&
+  if (opgap_cell != &opgap_tool_cell && opgap_cell != &opgap_flusher_cell && opgap_cell != &opgap_unwind_cell &&
       atomic_load(&opgap_state->phase) == OPGAP_PHASE_RUNNING && opgap_active) {
     uint64_t name = opgap_intern(line + 7, (size_t)(text.at - line) - 7);
     opgap_emit(OPGAP_EV_PROBE, 0, opgap_ticks(), 0, &name, 1);

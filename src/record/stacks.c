@@ -49,6 +49,65 @@ static uintptr_t own_start, own_end;     /* this library */
 static uint32_t frames_told[FRAMES];     /* names of Python frames that have a FRAME record */
 static _Atomic uint32_t frame_count;
 
+/* ---- a stack to work on ---- */
+
+/* The program's own may be a signal stack or a coroutine's of a few KiB; libunwind needs about 12. */
+#define STACKS 8u
+#define STACK_BYTES 65536u
+static char *stacks;
+static _Atomic uint32_t stacks_busy; /* a bit each; a bit's owner alone touches the stack: acquire, release */
+
+static int stack_take(void)
+{
+  uint32_t busy = atomic_load_explicit(&stacks_busy, memory_order_relaxed);
+  for (;;) {
+    if (busy == (1u << STACKS) - 1)
+      return -1;
+    int i = __builtin_ctz(~busy);
+    if (atomic_compare_exchange_weak_explicit(&stacks_busy, &busy, busy | 1u << i, memory_order_acquire,
+                                              memory_order_relaxed))
+      return i;
+  }
+}
+
+static void stack_give(int i)
+{
+  atomic_fetch_and_explicit(&stacks_busy, ~(1u << i), memory_order_release);
+}
+
+/* Calls function(argument) on the stack that ends at `top`.  Its frame keeps the caller's stack pointer in a register
+ * that unwinding restores, so a walk goes on where the program was. */
+void opgap_call_on_stack(void (*function)(void *), void *argument, void *top);
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".hidden opgap_call_on_stack\n"
+        ".globl opgap_call_on_stack\n"
+        ".type opgap_call_on_stack, @function\n"
+        "opgap_call_on_stack:\n"
+        ".cfi_startproc\n"
+        "pushq %rbp\n"
+        ".cfi_def_cfa_offset 16\n"
+        ".cfi_offset %rbp, -16\n"
+        "movq %rsp, %rbp\n"
+        ".cfi_def_cfa_register %rbp\n"
+        "movq %rdx, %rsp\n"
+        "movq %rdi, %rax\n"
+        "movq %rsi, %rdi\n"
+        "call *%rax\n"
+        "movq %rbp, %rsp\n"
+        "popq %rbp\n"
+        ".cfi_def_cfa %rsp, 8\n"
+        "ret\n"
+        ".cfi_endproc\n"
+        ".size opgap_call_on_stack, . - opgap_call_on_stack\n");
+#else
+void opgap_call_on_stack(void (*function)(void *), void *argument, void *top)
+{
+  (void)top;
+  function(argument);
+}
+#endif
+
 /* ---- start ---- */
 
 static void measure_ticks(void)
@@ -60,15 +119,67 @@ static void measure_ticks(void)
   ticks_a_ms = (now.ticks - first.ticks) * 1000000 / (now.ns - first.ns);
 }
 
+/* libunwind's own test of an address writes it to a pipe, whose descriptors would be among the program's.  Ours asks
+ * the kernel to read it as a signal set for an operation that does not exist: -EFAULT when it cannot.  Pages are asked
+ * about once each walk. */
+#define PAGES 16u
+struct readable {
+  uintptr_t pages[PAGES];
+  unsigned next;
+};
+static __thread struct readable *readable __attribute__((tls_model("initial-exec")));
+
+static bool can_read(uintptr_t address)
+{
+  struct readable *r = readable;
+  uintptr_t page = address >> 12;
+  if (r == NULL || (address & 7) != 0)
+    return false;
+  for (unsigned i = 0; i < PAGES; i++)
+    if (r->pages[i] == page)
+      return true;
+  if (opgap_raw6(SYS_rt_sigprocmask, -1, (long)address, 0, 8, 0, 0) == -EFAULT)
+    return false;
+  r->pages[r->next++ % PAGES] = page;
+  return true;
+}
+
+static int access_mem(void *space, uintptr_t address, uintptr_t *value, int write, void *argument)
+{
+  (void)space;
+  (void)argument;
+  if (write || !can_read(address))
+    return -1;
+  *value = *(const uintptr_t *)address;
+  return 0;
+}
+
+/* unw_accessors_t of libunwind 1.x: the fourth function reads and writes memory. */
+struct accessors {
+  void *find_proc_info, *put_unwind_info, *get_dyn_info_list_addr;
+  int (*access_mem)(void *space, uintptr_t address, uintptr_t *value, int write, void *argument);
+};
+
 static bool load_unwinder(void)
 {
   static bool said;
   void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
-  if (library != NULL)
+  struct accessors *(*get_accessors)(void *space) = NULL;
+  void **space = NULL;
+  if (library != NULL) {
     *(void **)&backtrace = dlsym(library, "unw_backtrace");
-  if (backtrace == NULL)
-    opgap_notice(&said, "libunwind.so.8 cannot be loaded: no native stacks");
-  return backtrace != NULL;
+    *(void **)&get_accessors = dlsym(library, "_Ux86_64_get_accessors");
+    space = dlsym(library, "_ULx86_64_local_addr_space");
+  }
+  if (backtrace == NULL || get_accessors == NULL || space == NULL) {
+    opgap_notice(&said, "libunwind.so.8 cannot be loaded, or is not as expected: no native stacks");
+    return false;
+  }
+  struct opgap_cell *cell = opgap_cell;
+  opgap_cell = &opgap_unwind_cell; /* this initialises it */
+  get_accessors(*space)->access_mem = access_mem;
+  opgap_cell = cell;
+  return true;
 }
 
 void opgap_stacks_start(void)
@@ -82,6 +193,10 @@ void opgap_stacks_start(void)
   threads = opgap_raw_mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
   if (threads == NULL || opgap_raw3(SYS_madvise, (long)threads, (long)size, 18 /* MADV_WIPEONFORK */) < 0)
     return;
+  stacks =
+      opgap_raw_mmap(STACKS * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+  if (stacks == NULL)
+    return;
   measure_ticks();
   opgap_stack_ticks = ticks_a_ms * (OPGAP_STACK_THRESHOLD_NS / 1000) / 1000;
 }
@@ -93,6 +208,7 @@ void opgap_stacks_forked(void)
   /* names are of the parent's arena */
   atomic_store(&module_count, 0);
   atomic_store(&frame_count, 0);
+  atomic_store(&stacks_busy, 0);
   modules_added = 0;
   taken = skipped = failed = 0;
 }
@@ -289,7 +405,7 @@ static unsigned take_native(void **frames)
   return (unsigned)count - own;
 }
 
-static uint32_t take(struct stack_thread *state, unsigned slot, uint32_t *python, unsigned *python_count)
+static uint32_t take_here(struct stack_thread *state, unsigned slot, uint32_t *python, unsigned *python_count)
 {
   void *native[OPGAP_STACK_FRAMES];
   unsigned native_count = want_native ? take_native(native) : 0;
@@ -304,6 +420,41 @@ static uint32_t take(struct stack_thread *state, unsigned slot, uint32_t *python
   state->seen[at].hash = name ? hash : 0;
   state->seen[at].name = name;
   return name;
+}
+
+struct taking {
+  struct stack_thread *state;
+  unsigned slot;
+  uint32_t *python;
+  unsigned *python_count;
+  uint32_t name;
+};
+
+static void take_on_stack(void *context)
+{
+  struct taking *t = context;
+  struct readable pages = {.next = 0};
+  readable = &pages;
+  t->name = take_here(t->state, t->slot, t->python, t->python_count);
+  readable = NULL;
+}
+
+/* No signal handler runs meanwhile: it would run on the borrowed stack, or leave by longjmp. */
+static uint32_t take(struct stack_thread *state, unsigned slot, uint32_t *python, unsigned *python_count)
+{
+  struct taking taking = {state, slot, python, python_count, 0};
+  uint64_t all = UINT64_MAX, before = 0;
+  int stack = stack_take();
+  if (stack < 0)
+    return 0;
+  opgap_raw6(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, (long)&all, (long)&before, sizeof all, 0, 0);
+  struct opgap_cell *cell = opgap_cell;
+  opgap_cell = &opgap_unwind_cell;
+  opgap_call_on_stack(take_on_stack, &taking, stacks + (size_t)(stack + 1) * STACK_BYTES);
+  opgap_cell = cell;
+  stack_give(stack);
+  opgap_raw6(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (long)&before, 0, sizeof before, 0, 0);
+  return taking.name;
 }
 
 static void tell_module(uint32_t index)
@@ -343,11 +494,7 @@ void opgap_stack_note(unsigned event, uint64_t ticks, uint64_t bytes)
   }
   uint32_t before = atomic_load(&module_count), python[OPGAP_STACK_FRAMES];
   unsigned python_count = 0;
-  opgap_draining = thread; /* the calls of a signal handler that comes now are counted as nested */
-  opgap_cell = &opgap_tool_cell;
   uint32_t name = take(state, slot_of(thread), python, &python_count);
-  opgap_cell = cell;
-  opgap_draining = NULL;
   for (uint32_t i = before; i < atomic_load(&module_count); i++)
     tell_module(i);
   for (unsigned i = 0; i < python_count; i++)

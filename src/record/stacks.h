@@ -6,9 +6,11 @@
  * Cost      Unwinding takes microseconds, so a thread stops taking stacks while they have cost it more than
  *           1 / OPGAP_STACK_SHARE of its time; what is left out is counted.
  * Threads   start: the session's start.  note: the thread itself, after its record.  modules: the consumer.
- * Context   A hook's end, also in signal handlers.  libunwind is loaded with dlopen(RTLD_LOCAL), so that its _Unwind_*
- *           take nobody's place.  While it works the thread's own hooks pass through.  It may call dl_iterate_phdr,
- * once for each function that it has not met.
+ * Context   A hook's end, also in signal handlers and on small stacks: unwinding runs on a stack of the tracer's, with
+ *           all signals blocked.  libunwind is loaded with dlopen(RTLD_LOCAL), so that its _Unwind_* take nobody's
+ *           place.  While it works the thread's own hooks pass through, except those that would give it a descriptor:
+ *           the numbers are the program's, so it gets none (opgap_unwind_cell); what reads memory for it is ours.  It
+ *           may call dl_iterate_phdr, once for each function that it has not met.
  */
 #ifndef OPGAP_RECORD_STACKS_H
 #define OPGAP_RECORD_STACKS_H
@@ -19,6 +21,10 @@
 #define OPGAP_STACK_THRESHOLD_NS 80000u
 #define OPGAP_STACK_SHARE 50u
 #define OPGAP_STACK_FRAMES 64u
+
+/* The cell of a thread in libunwind: hooks pass through, and give it no descriptor. */
+struct opgap_cell;
+extern struct opgap_cell opgap_unwind_cell;
 
 /* Shortest span that gets a stack, in ticks; UINT64_MAX: none does. */
 extern uint64_t opgap_stack_ticks;

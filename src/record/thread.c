@@ -7,7 +7,7 @@
 #include "record/raw.h"
 #include "record/stacks.h"
 
-struct opgap_cell opgap_tool_cell, opgap_flusher_cell;
+struct opgap_cell opgap_tool_cell, opgap_flusher_cell, opgap_unwind_cell;
 struct opgap_cell *opgap_cells;
 __thread struct opgap_cell *opgap_cell __attribute__((tls_model("initial-exec")));
 __thread struct opgap_thread *opgap_draining __attribute__((tls_model("initial-exec")));
@@ -104,6 +104,8 @@ static struct opgap_thread *attach(void)
 struct opgap_thread *opgap_self_slow(void)
 {
   struct opgap_cell *before = opgap_cell;
+  if (before == &opgap_unwind_cell) /* libunwind's own calls; no signal handler runs */
+    return NULL;
   if (before == &opgap_tool_cell || before == &opgap_flusher_cell) {
     if (opgap_draining)
       opgap_draining->nested++; /* a signal handler interrupted the drain: its call goes unrecorded, not uncounted */
