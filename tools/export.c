@@ -24,6 +24,19 @@ struct request {
   const char *only_kineto, *only_json; /* options given that other formats do not know */
 };
 
+static const char *format_names(void)
+{
+  static char names[256];
+  size_t used = 0;
+  for (size_t i = 0; i < opgap_export_format_count; i++)
+    used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                             i == 0                               ? ""
+                             : i + 1 == opgap_export_format_count ? " or "
+                                                                  : ", ",
+                             opgap_export_formats[i].name);
+  return names;
+}
+
 static void help(void)
 {
   puts("Usage: opgap export --to FORMAT [options] [TRACE]\n"
@@ -34,8 +47,10 @@ static void help(void)
        "Formats:");
   for (size_t i = 0; i < opgap_export_format_count; i++)
     printf("  %-11s %s\n", opgap_export_formats[i].name, opgap_export_formats[i].what);
+  printf("\n"
+         "  --to FORMAT         one of these: %s\n",
+         format_names());
   puts(
-      "\n"
       "  -o, --output FILE   the file to write, - for stdout; .gz and .zst compress (default: the trace's name\n"
       "                      in this folder); kineto: FOLDER/ for one file a rank, named as torch.profiler does\n"
       "  --process WHO       only the process with this pid, or those whose role holds this text (worker 1)\n"
@@ -74,19 +89,6 @@ static const struct option options[] = {{"to", required_argument, NULL, OPT_TO},
                                         {"max-size", required_argument, NULL, OPT_MAX_SIZE},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
-
-static const char *format_names(void)
-{
-  static char names[256];
-  size_t used = 0;
-  for (size_t i = 0; i < opgap_export_format_count; i++)
-    used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
-                             i == 0                               ? ""
-                             : i + 1 == opgap_export_format_count ? " or "
-                                                                  : ", ",
-                             opgap_export_formats[i].name);
-  return names;
-}
 
 static int bad_time(const char *option, const char *value)
 {

@@ -216,6 +216,19 @@ static int write_html(struct opgap_source *source, struct request *request, stru
   return code;
 }
 
+/* Before choose_windows adds its own. */
+static bool details_within(const struct request *request, const struct opgap_summary *summary)
+{
+  for (size_t i = 0; i < request->details.count; i++)
+    if (request->details.at[i].from_ns >= summary->duration_ns) {
+      opgap_fail(OPGAP_EXIT_USAGE, "--detail %.3fs:%.3fs is after the end of the run, which took %.3fs",
+                 (double)request->details.at[i].from_ns / 1e9, (double)request->details.at[i].to_ns / 1e9,
+                 (double)summary->duration_ns / 1e9);
+      return false;
+    }
+  return true;
+}
+
 static int html(struct opgap_trace *trace, struct request *request)
 {
   char error[1024] = "";
@@ -225,11 +238,12 @@ static int html(struct opgap_trace *trace, struct request *request)
   request->analysis.progress = opgap_progress_show;
   request->analysis.progress_context = &progress;
   request->analysis.flame = true;
+  request->analysis.gaps_listed = request->limit ? request->limit : SIZE_MAX;
   struct opgap_summary *summary = opgap_analyse(&source, &request->analysis, error, sizeof error);
   opgap_progress_end(&progress);
   if (summary == NULL)
     return opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
-  int code = write_html(&source, request, summary);
+  int code = details_within(request, summary) ? write_html(&source, request, summary) : OPGAP_EXIT_USAGE;
   opgap_summary_free(summary);
   return code;
 }

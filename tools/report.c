@@ -23,7 +23,7 @@ struct request {
   enum format format;
   enum opgap_csv_table table;
   enum opgap_stack_by by; /* OPGAP_BY_COUNT: the report */
-  bool limit_given;
+  bool limit_given, table_given, sort_given;
   struct opgap_analysis_options analysis;
   struct opgap_output_options output;
 };
@@ -103,11 +103,13 @@ static int set_option(void *context, int option, const char *value)
     if (request->table == OPGAP_CSV_COUNT)
       return opgap_usage_error("report", "--table %s: must be ops, calls, files, gaps, steps, processes or locks",
                                value);
+    request->table_given = true;
     return 0;
   case OPT_SORT:
     request->output.sort = opgap_sort_parse(value);
     if (request->output.sort == OPGAP_SORT_COUNT)
       return opgap_usage_error("report", "--sort %s: must be one of %s", value, opgap_sort_names());
+    request->sort_given = true;
     return 0;
   case OPT_LIMIT:
     if (!opgap_parse_number(value, &number))
@@ -158,6 +160,10 @@ static int parse(int argc, char **argv, struct request *request)
   request->path_count = (size_t)(argc - optind);
   if (request->output.plot && request->format != FORMAT_TEXT)
     return opgap_usage_error("report", "--plot goes with --format text");
+  if (request->table_given && (request->format != FORMAT_CSV || request->by != OPGAP_BY_COUNT))
+    return opgap_usage_error("report", "--table goes with --format csv, and not with --by");
+  if (request->sort_given && request->by != OPGAP_BY_COUNT)
+    return opgap_usage_error("report", "--sort is for the table of ops: it does not go with --by");
   return -1;
 }
 

@@ -16,6 +16,7 @@ try sh -c 'ulimit -f 100; opgap html t.opgap'
 cat t.html
 try opgap html t.opgap --detail 1s
 try opgap html t.opgap --detail 2s:1s
+try bash -o pipefail -c 'opgap html t.opgap --detail 500s:501s 2>&1 | sed "s/took .*/took TIME/"'
 try opgap html t.opgap again
 try opgap html missing.opgap
 file=$(ls t.opgap/*.opgt)

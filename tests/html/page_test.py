@@ -465,6 +465,18 @@ def case_many_steps():
         quiet(page)
 
 
+def case_gaps():
+    """More gaps than a report lists: --limit holds for them, too."""
+    trace = record("gaps", "python3", "-c", "import time\nfor i in range(70): time.sleep(0.002)")
+    equal("gaps of the report", len(report(trace)["idle_gaps"]["threads"]), 50)
+    count = "opgap.data.report.idle_gaps.threads.length"
+    with Page(make(trace)) as page:
+        true("gaps of the page", page.js(count) >= 70)
+        quiet(page)
+    with Page(make(trace, "--limit", "60")) as page:
+        equal("gaps with --limit 60", page.js(count), 60)
+
+
 def case_ranks():
     rank = "RANK=%%d WORLD_SIZE=2 '%s' allreduce 20 &" % os.path.join(FAKES, "gpu_scenario")
     trace = record("ranks", "sh", "-c", rank % 0 + rank % 1 + " wait", LD_LIBRARY_PATH=os.path.join(FAKES, "cuda12"))

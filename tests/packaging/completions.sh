@@ -46,6 +46,8 @@ if command -v bash >/dev/null; then
     same "bash: options of $command" "$(options_of "$command")" "$(complete_bash opgap "$command" --)"
   done
   same "bash: values" "csv json markdown text" "$(complete_bash opgap report --format '')"
+  same "bash: formats of export" "chrome collapsed csv kineto perfetto speedscope sqlite" \
+    "$(complete_bash opgap export --to '')"
   same "bash: values behind =" "csv json markdown text" "$(complete_bash opgap report --format =)"
   same "bash: a value behind =" "json" "$(complete_bash opgap report --format = j)"
   same "bash: a setting" "both native off python" "$(complete_bash opgap record --stacks '')"
