@@ -454,9 +454,12 @@ static long drain_slot(struct opgap_consumer *consumer, struct opgap_thread *slo
   return (long)(consumer->arena->records - before);
 }
 
-/* Gives all segments and the slot back.  Ordering D: release, so that the next owner sees an empty slot. */
+/* Gives all segments and the slot back.  Ordering D: release, so that the next owner sees an empty slot.  TAKEN
+ * meanwhile: half wiped, its counters would look as if nobody had written them, to the recovery after a death here. */
 static void free_slot(struct opgap_consumer *consumer, struct opgap_thread *slot, uint32_t index)
 {
+  atomic_store_explicit(&slot->state, OPGAP_SLOT_TAKEN, memory_order_relaxed);
+  atomic_signal_fence(memory_order_seq_cst);
   if (slot->consumer_segment == 0)
     slot->consumer_segment = atomic_load_explicit(&slot->first_segment, memory_order_acquire);
   if (slot->consumer_segment)
