@@ -53,6 +53,11 @@ struct region {
 static struct region regions[REGIONS];
 static unsigned region_count;
 
+static struct {
+  const char *at, *end;
+} relaxed[2 * MODEL_THREADS];
+static unsigned relaxed_count;
+
 static const struct model_case *model;
 static struct model_mutation mutation;
 static struct model_result result;
@@ -225,6 +230,22 @@ void model_watch(void *at, size_t bytes)
   memcpy(region->pristine, at, bytes);
 }
 
+void model_relaxed(const void *at, size_t bytes)
+{
+  if (relaxed_count == 2 * MODEL_THREADS)
+    abort();
+  relaxed[relaxed_count].at = at;
+  relaxed[relaxed_count++].end = (const char *)at + bytes;
+}
+
+static bool is_relaxed(const char *at)
+{
+  for (unsigned i = 0; i < relaxed_count; i++)
+    if (at >= relaxed[i].at && at < relaxed[i].end)
+      return true;
+  return false;
+}
+
 static void mark_dirty(struct region *region, const char *at, size_t bytes)
 {
   size_t first = (size_t)(at - region->at) / LINE, last = (size_t)(at - region->at + (long)bytes - 1) / LINE;
@@ -345,7 +366,8 @@ static void plain(void *address, size_t bytes, bool writes)
   if (self >= 0) {
     if (writes && model->kill)
       point(false);
-    check_access(region, at, bytes, writes, false);
+    if (!is_relaxed(at))
+      check_access(region, at, bytes, writes, false);
   }
   if (writes)
     mark_dirty(region, at, bytes);
@@ -419,6 +441,8 @@ static void taken(struct location *location, unsigned which, int order)
 static uint64_t load(void *at, size_t bytes, int order)
 {
   if (self < 0)
+    return value_at(at, bytes);
+  if (is_relaxed(at))
     return value_at(at, bytes);
   begin_atomic(at, bytes, order, false);
   struct location *location = location_of(at, bytes);
@@ -584,9 +608,14 @@ void *model_memcpy(void *to, const void *from, size_t bytes)
 
 void *model_memset(void *at, int byte, size_t bytes)
 {
-  plain(at, bytes, true);
-  memset(at, byte, bytes);
-  plain_stored(at, bytes);
+  size_t step = self >= 0 && model->kill && model->torn ? LINE : bytes;
+  for (size_t done = 0; done < bytes; done += step) {
+    char *piece = (char *)at + done;
+    size_t size = bytes - done < step ? bytes - done : step;
+    plain(piece, size, true);
+    memset(piece, byte, size);
+    plain_stored(piece, size);
+  }
   return at;
 }
 

@@ -25,7 +25,7 @@ struct model_case {
   const char *name;
   void (*threads[MODEL_THREADS])(void);
   unsigned preemptions, stale;
-  bool kill;
+  bool kill, torn;             /* torn: also in the middle of a memset, which is done from front to back */
   void (*start)(void);         /* before each run, outside the model: what is not in a watched region */
   void (*finish)(bool killed); /* after each run, outside the model: checks by model_fail */
   void (*switched)(int to);    /* a fiber goes on: thread-local variables */
@@ -45,6 +45,8 @@ struct model_result {
 
 /* Memory that each run begins with as it is now, and where plain accesses are checked. */
 void model_watch(void *at, size_t bytes);
+/* Memory whose plain accesses are meant as relaxed ones: no races there. */
+void model_relaxed(const void *at, size_t bytes);
 /* Runs every schedule until one fails. */
 struct model_result model_explore(const struct model_case *model, struct model_mutation mutation);
 

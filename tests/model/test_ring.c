@@ -6,7 +6,7 @@
  *
  * Under test, unmodified: opgap_reserve, opgap_commit (record.h), slots, segments, hand-over and loss (thread.c), the
  * drain lock (flusher.c), the consumer (drain.c).  The recovery of a dead ring is its consumer in the mode DEAD and
- * opgap_walk_chunks; the files around it (recover.c) are not in the model, nor are names, counters and op stacks, the
+ * opgap_walk_chunks; the files around it (recover.c) are not in the model, nor are names and op stacks, the
  * flusher's sleep, growing, and signal handlers.  checker.h has what the model is.
  */
 #include <stdio.h>
@@ -48,7 +48,16 @@ static int on_fiber = -1, setup_tid;
 static bool early_read_pos, forget_file;
 
 /* What the cases are there for: each must have happened in some run, or the model shows nothing. */
-enum occasion { LOSS, ROOM_IN_TIME, LOCKED_OUT, SLOT_REUSED, CHUNK_TORN, CHUNK_WITHOUT_READ_POS, SEGMENT_BEHIND };
+enum occasion {
+  LOSS,
+  ROOM_IN_TIME,
+  LOCKED_OUT,
+  SLOT_REUSED,
+  CHUNK_TORN,
+  CHUNK_WITHOUT_READ_POS,
+  SEGMENT_BEHIND,
+  HALF_WIPED
+};
 static const char *const occasions[] = {
     [LOSS] = "a record found no room",
     [ROOM_IN_TIME] = "a freed segment came in time",
@@ -57,12 +66,16 @@ static const char *const occasions[] = {
     [CHUNK_TORN] = "death in the middle of a chunk",
     [CHUNK_WITHOUT_READ_POS] = "death between a chunk and its read_pos",
     [SEGMENT_BEHIND] = "death between read_pos and the segment that it lies in",
+    [HALF_WIPED] = "death before all of an ended thread's slot was wiped",
 };
 #define OCCASIONS (sizeof occasions / sizeof *occasions)
 static uint64_t happened[OCCASIONS];
 
-static const struct opgap_event hooks[] = {{.id = EV_POINT, .kind = OPGAP_INSTANT, .field_count = 2, .name = "point"},
-                                           {.id = EV_FILL, .kind = OPGAP_INSTANT, .field_count = 2, .name = "fill"}};
+static const struct opgap_event hooks[] = {
+    {.id = EV_POINT, .kind = OPGAP_INSTANT, .field_count = 2, .name = "point"},
+    {.id = EV_FILL, .kind = OPGAP_INSTANT, .field_count = 2, .name = "fill"},
+    {.id = EV_COUNTED, .kind = OPGAP_INSTANT, .field_count = 2, .name = "counted"}};
+#define HOOKS (sizeof hooks / sizeof *hooks)
 
 /* ---- what the sources under test get ---- */
 
@@ -141,7 +154,7 @@ static void switched(int to)
 /* ---- checks ---- */
 
 struct seen {
-  uint64_t next[16], lost[16], position[16]; /* by serial */
+  uint64_t next[16], lost[16], position[16], calls[16]; /* by serial */
   uint32_t sequence;
 };
 
@@ -165,10 +178,15 @@ static void see_chunk(void *context, const struct opgap_chunk_header *header, co
     size_t words = w[0] & 0xffff ? w[0] >> 16 & 0xff : w[0] >> 32;
     if (words == 0 || at + words * 8 > header->stored_bytes)
       model_fail("stream %u: half a record", serial);
-    if ((w[0] & 0xffff) == EV_POINT || (w[0] & 0xffff) == OPGAP_EV_LOST)
+    if ((w[0] & 0xffff) == EV_POINT || (w[0] & 0xffff) == OPGAP_EV_LOST || (w[0] & 0xffff) == OPGAP_EV_COUNTER)
       memcpy(w, payload + at, sizeof w);
     if ((w[0] & 0xffff) == OPGAP_EV_LOST) {
       seen->lost[serial] += w[3];
+    } else if ((w[0] & 0xffff) == OPGAP_EV_COUNTER) {
+      if (w[0] >> 32 != EV_COUNTED || w[2] < seen->calls[serial] || (w[3] != 10 * w[2] && w[3] != 10 * w[2] + 10))
+        model_fail("stream %u: %llu calls after %llu", serial, (unsigned long long)w[2],
+                   (unsigned long long)seen->calls[serial]);
+      seen->calls[serial] = w[2];
     } else if ((w[0] & 0xffff) == EV_POINT) {
       if (w[2] != seen->next[serial] || w[3] != w[2] * 3)
         model_fail("stream %u: record %llu instead of %llu", serial, (unsigned long long)w[2],
@@ -229,10 +247,11 @@ static uint64_t end_of_segment(const struct opgap_thread *slot)
 static void recover(void)
 {
   uint32_t sequence = (uint32_t)arena->chunk_sequence;
-  recoverer = opgap_consumer_init(recoverer, arena, hooks, 2, append, NULL);
+  recoverer = opgap_consumer_init(recoverer, arena, hooks, HOOKS, append, NULL);
   for (unsigned i = 0; i < SLOTS; i++) {
     struct opgap_thread *slot = opgap_arena_slot(arena, i);
     happened[SEGMENT_BEHIND] += slot->consumer_segment && atomic_load(&slot->read_pos) > end_of_segment(slot);
+    happened[HALF_WIPED] += slot->serial == 0 && slot->counters[0].calls > 0;
   }
   uint64_t whole = opgap_walk_chunks(file, file_bytes, 0, skip_chunk, NULL, &sequence);
   happened[CHUNK_TORN] += whole < file_bytes;
@@ -264,7 +283,9 @@ static void finish(bool killed)
     model_fail("the file is damaged at %llu", (unsigned long long)sound);
   for (unsigned i = 0; i < SLOTS; i++) {
     struct opgap_thread *slot = opgap_arena_slot(arena, i);
-    if (atomic_load(&slot->read_pos) != atomic_load(&slot->write_pos))
+    uint32_t is = atomic_load(&slot->state);
+    if (is != OPGAP_SLOT_FREE && is != OPGAP_SLOT_TAKEN &&
+        atomic_load(&slot->read_pos) != atomic_load(&slot->write_pos))
       model_fail("slot %u is read up to %llu of %llu", i, (unsigned long long)atomic_load(&slot->read_pos),
                  (unsigned long long)atomic_load(&slot->write_pos));
   }
@@ -279,6 +300,10 @@ static void finish(bool killed)
     if (end[a->serial] && seen.position[a->serial] && seen.position[a->serial] != end[a->serial])
       model_fail("stream %u ends at %llu in the file, at %llu in the ring", a->serial,
                  (unsigned long long)seen.position[a->serial], (unsigned long long)end[a->serial]);
+    uint64_t tries = a->committed + a->lost, calls = seen.calls[a->serial];
+    if (calls < tries || calls > tries + killed)
+      model_fail("stream %u: %llu calls counted in the file, %llu made", a->serial, (unsigned long long)calls,
+                 (unsigned long long)tries);
     if (killed)
       continue;
     uint64_t announced = seen.lost[a->serial], waiting = 0;
@@ -322,11 +347,13 @@ static void lay_out(void)
   arena->size = ARENA_BYTES;
   atomic_store(&arena->slots_ready, SLOTS);
   atomic_store(&arena->segments_ready, SEGMENTS);
+  arena->counter_count = 1;
+  arena->counter_events[0] = EV_COUNTED;
   state.arena = arena;
   atomic_store(&state.phase, OPGAP_PHASE_RUNNING);
   atomic_store(&state.flusher, OPGAP_FLUSHER_RUNS);
   atomic_store(&state.live, 2); /* one more than the model has: nobody is the last */
-  state.consumer = opgap_consumer_init(consumer, arena, hooks, 2, append, NULL);
+  state.consumer = opgap_consumer_init(consumer, arena, hooks, HOOKS, append, NULL);
   opgap_consumer_set_gone(consumer, gone);
   opgap_consumer_set_release(consumer, release);
 }
@@ -409,17 +436,20 @@ enum which {
   KILLED_SEGMENT_END,
   KILLED_NO_ROOM,
   KILLED_BEGINS,
-  KILLED_SAME_TID
+  KILLED_SAME_TID,
+  KILLED_FREEING
 };
 
-#define CASE(what, begin, switches, old, dies, ...)                                                                    \
+enum death { LIVES, DIES, DIES_IN_WIPES };
+#define CASE(what, begin, switches, old, death, ...)                                                                   \
   {                                                                                                                    \
     .setup = begin, .model = {                                                                                         \
       .name = what,                                                                                                    \
       .threads = {__VA_ARGS__},                                                                                        \
       .preemptions = switches,                                                                                         \
       .stale = old,                                                                                                    \
-      .kill = dies,                                                                                                    \
+      .kill = (death) != LIVES,                                                                                        \
+      .torn = (death) == DIES_IN_WIPES,                                                                                \
       .start = start,                                                                                                  \
       .finish = finish,                                                                                                \
       .switched = switched                                                                                             \
@@ -429,16 +459,18 @@ static const struct ring_case {
   void (*setup)(void);
   struct model_case model;
 } cases[] = {
-    [SEGMENT_END] = CASE("a segment's end", setup_boundary, 3, 2, false, produce_3, drain_twice),
-    [NO_ROOM] = CASE("no room until a segment is freed", setup_full, 3, 2, false, produce_3, drain_twice),
-    [BEGINS] = CASE("a thread begins and ends", setup_new, 3, 2, false, produce_1_and_end, drain_twice),
-    [SAME_TID] = CASE("a tid comes again", setup_same_tid, 3, 1, false, produce_2, drain_twice),
-    [TWO_CONSUMERS] = CASE("two consumers", setup_boundary, 2, 1, false, produce_2, drain_once, drain_once),
-    [PASSED_ON] = CASE("a segment passed on", setup_passed_on, 2, 1, false, produce_2, drain_twice, produce_2),
-    [KILLED_SEGMENT_END] = CASE("killed at a segment's end", setup_boundary, 2, 0, true, produce_3, drain_twice),
-    [KILLED_NO_ROOM] = CASE("killed without room", setup_full, 2, 0, true, produce_3, drain_twice),
-    [KILLED_BEGINS] = CASE("killed as a thread begins", setup_new, 2, 0, true, produce_1_and_end, drain_twice),
-    [KILLED_SAME_TID] = CASE("killed as a tid comes again", setup_same_tid, 2, 0, true, produce_2, drain_twice),
+    [SEGMENT_END] = CASE("a segment's end", setup_boundary, 3, 2, LIVES, produce_3, drain_twice),
+    [NO_ROOM] = CASE("no room until a segment is freed", setup_full, 3, 1, LIVES, produce_3, drain_twice),
+    [BEGINS] = CASE("a thread begins and ends", setup_new, 3, 2, LIVES, produce_1_and_end, drain_twice),
+    [SAME_TID] = CASE("a tid comes again", setup_same_tid, 3, 1, LIVES, produce_2, drain_twice),
+    [TWO_CONSUMERS] = CASE("two consumers", setup_boundary, 2, 1, LIVES, produce_2, drain_once, drain_once),
+    [PASSED_ON] = CASE("a segment passed on", setup_passed_on, 2, 1, LIVES, produce_2, drain_twice, produce_2),
+    [KILLED_SEGMENT_END] = CASE("killed at a segment's end", setup_boundary, 2, 0, DIES, produce_3, drain_twice),
+    [KILLED_NO_ROOM] = CASE("killed without room", setup_full, 2, 0, DIES, produce_3, drain_twice),
+    [KILLED_BEGINS] = CASE("killed as a thread begins", setup_new, 2, 0, DIES, produce_1_and_end, drain_twice),
+    [KILLED_SAME_TID] = CASE("killed as a tid comes again", setup_same_tid, 1, 0, DIES, produce_2, drain_twice),
+    [KILLED_FREEING] =
+        CASE("killed as a slot is wiped", setup_full, 2, 0, DIES_IN_WIPES, produce_1_and_end, drain_twice),
 };
 #define CASES (sizeof cases / sizeof *cases)
 
@@ -539,5 +571,9 @@ int main(int argc, char **argv)
   opgap_state = &state;
   opgap_cells = cells;
   lay_out();
+  for (unsigned i = 0; i < SLOTS; i++) {
+    model_relaxed(opgap_arena_slot(arena, i)->counters, sizeof opgap_arena_slot(arena, i)->counters);
+    model_relaxed(opgap_arena_slot(arena, i)->details, sizeof opgap_arena_slot(arena, i)->details);
+  }
   return argc == 2 && strcmp(argv[1], "--mutations") == 0 ? run_mutations() : run_all();
 }

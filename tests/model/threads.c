@@ -29,6 +29,7 @@ void put_points(struct model_account *mine, unsigned count)
   mine->serial = thread->serial;
   for (unsigned i = 0; i < count; i++) {
     const uint64_t *before = opgap_cell->write;
+    opgap_count(thread, 0, 10);
     opgap_point(thread, EV_POINT, mine->committed, mine->committed * 3, 0);
     if (opgap_cell->write != before)
       mine->committed++;

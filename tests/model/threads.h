@@ -6,7 +6,7 @@
 
 #include "format/schema.h"
 
-enum { EV_POINT = OPGAP_FIRST_HOOK, EV_FILL };
+enum { EV_POINT = OPGAP_FIRST_HOOK, EV_FILL, EV_COUNTED };
 
 /* What the producer on each model thread did in this run. */
 struct model_account {
@@ -18,7 +18,7 @@ extern unsigned locked_out; /* consumers that found the drain lock taken, in thi
 
 /* Fills the rest of the calling thread's segment up to `left` words. */
 void fill_segment(unsigned left);
-/* Records numbered from 0; 4 words each. */
+/* Records numbered from 0, 4 words each; each try is counted as well. */
 void put_points(struct model_account *mine, unsigned count);
 
 void produce_2(void);
