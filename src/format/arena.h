@@ -32,8 +32,8 @@
  *   D  slot.state: release by the side that hands the slot over; acquire by the side that takes it.
  *   E  name buckets: release by the thread that publishes an entry; acquire by lookups.
  *   Counters and the op stack are relaxed: each value is exact, no order between them is promised.
- *   tests/model runs small cases under every schedule and every death, with A, C, D and the drain lock each forgotten in
- *   turn.  B follows from A there: a consumer goes to a segment only below a write_pos that it has acquired.
+ *   tests/model runs small cases under every schedule and every death, and with A, C, D and the drain lock forgotten.
+ *   B follows from A there: a consumer goes to a segment only below a write_pos that it has acquired.
  */
 #ifndef OPGAP_FORMAT_ARENA_H
 #define OPGAP_FORMAT_ARENA_H
