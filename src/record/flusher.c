@@ -63,14 +63,18 @@ static int own_trace_fd(void)
 
 /* ---- the trace file ---- */
 
+/* error: of a system call, 0 for a limit that was set. */
 static void give_up(const char *what, long error)
 {
   static bool said;
   opgap_active_halt();
   opgap_state->write_failed = true;
   opgap_state->stopped = what;
-  opgap_notice(&said, "cannot write the trace any more (%s, error %d): tracing stops, the program goes on", what,
-               (int)-error);
+  if (error == 0)
+    opgap_notice(&said, "cannot write the trace any more (%s): tracing stops, the program goes on", what);
+  else
+    opgap_notice(&said, "cannot write the trace any more (%s: %s, error %d): tracing stops, the program goes on", what,
+                 opgap_error_words(error), (int)-error);
 }
 
 static bool write_all(int fd, const char *bytes, size_t size, long *error)
@@ -154,11 +158,11 @@ int opgap_trace_append(void *context, const void *bytes, size_t size)
   }
   uint64_t end = state->file_bytes + size + (state->last_words ? 0 : LAST_WORDS_BYTES);
   if (max && end > max) {
-    give_up("OPGAP_MAX_SIZE is reached", -27);
+    give_up("OPGAP_MAX_SIZE is reached", 0);
     return -27;
   }
   if (!opgap_within_file_limit(end)) {
-    give_up("the limit of file sizes is reached", -27);
+    give_up("the limit of file sizes is reached", 0);
     return -27;
   }
   int fd = open_trace();

@@ -113,5 +113,6 @@ void opgap_keep_turn(void)
     return;
   static bool said;
   opgap_consumer_restore(arena, account);
-  opgap_notice(&said, "OPGAP_KEEP cannot drop what is old (error %d): the trace grows", (int)-error);
+  opgap_notice(&said, "OPGAP_KEEP cannot drop what is old (%s, error %d): the trace grows", opgap_error_words(error),
+               (int)-error);
 }

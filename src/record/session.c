@@ -67,6 +67,27 @@ void opgap_text_number(struct opgap_text *text, uint64_t number, unsigned base)
   *text->at = 0;
 }
 
+const char *opgap_error_words(long error)
+{
+  static const struct {
+    int number;
+    const char *words;
+  } known[] = {
+      {EPERM, "not permitted"},           {ENOENT, "no such folder"},
+      {EIO, "input/output error"},        {ENOMEM, "out of memory"},
+      {EACCES, "permission denied"},      {ENOTDIR, "not a folder"},
+      {EMFILE, "too many open files"},    {ENFILE, "too many open files on this machine"},
+      {EFBIG, "file too large"},          {ENOSPC, "no space left"},
+      {EROFS, "read-only file system"},   {ENAMETOOLONG, "name too long"},
+      {ELOOP, "too many symbolic links"}, {ESTALE, "stale file handle"},
+      {EDQUOT, "disk quota exceeded"},
+  };
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (known[i].number == -error)
+      return known[i].words;
+  return "unexpected";
+}
+
 void opgap_notice(bool *said, const char *fmt, ...)
 {
   if (__atomic_exchange_n(said, true, __ATOMIC_RELAXED))
@@ -669,8 +690,8 @@ static bool find_folder(bool *first)
     setenv("OPGAP_SESSION", opgap_config.folder, 1);
     return true;
   }
-  opgap_notice(&said, "cannot create the trace folder %s (error %d): the program runs untraced", opgap_config.folder,
-               (int)-error);
+  opgap_notice(&said, "cannot create the trace folder %s (%s, error %d): the program runs untraced",
+               opgap_config.folder, opgap_error_words(error), (int)-error);
   return false;
 }
 
