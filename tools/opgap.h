@@ -101,4 +101,9 @@ char *opgap_find_program(const char *name);
  * A script stands for its interpreter. */
 const char *opgap_why_untraceable(const char *path);
 
+/* Whether a library's name is that of AddressSanitizer's runtime, and whether the program at `path` is linked against
+ * it as a library (as gcc does by default; clang links it into the program). */
+bool opgap_is_asan_runtime(const char *name);
+bool opgap_needs_asan_runtime(const char *path);
+
 #endif

@@ -52,13 +52,18 @@ static bool read_at(int fd, void *buffer, size_t size, uint64_t offset)
   return offset < INT64_MAX && pread(fd, buffer, size, (off_t)offset) == (ssize_t)size;
 }
 
+static bool read_segment(int fd, const Elf64_Ehdr *header, unsigned i, Elf64_Phdr *segment)
+{
+  return read_at(fd, segment, sizeof *segment, header->e_phoff + (uint64_t)i * header->e_phentsize);
+}
+
 /* The interpreter of an ELF file; "" when it names none, false when the file is damaged. */
 static bool elf_interpreter(int fd, const Elf64_Ehdr *header, char *path, size_t size)
 {
   *path = '\0';
   for (unsigned i = 0; i < header->e_phnum; i++) {
     Elf64_Phdr segment;
-    if (!read_at(fd, &segment, sizeof segment, header->e_phoff + (uint64_t)i * header->e_phentsize))
+    if (!read_segment(fd, header, i, &segment))
       return false;
     if (segment.p_type != PT_INTERP)
       continue;
@@ -139,4 +144,65 @@ static const char *why_untraceable(const char *path, unsigned scripts_left)
 const char *opgap_why_untraceable(const char *path)
 {
   return why_untraceable(path, 4);
+}
+
+/* ---- libraries that a program is linked against ---- */
+
+static bool find_segment(int fd, const Elf64_Ehdr *header, uint32_t type, Elf64_Phdr *segment)
+{
+  for (unsigned i = 0; i < header->e_phnum; i++)
+    if (read_segment(fd, header, i, segment) && segment->p_type == type)
+      return true;
+  return false;
+}
+
+/* Where in the file an address of the program is; UINT64_MAX: nowhere. */
+static uint64_t file_offset(int fd, const Elf64_Ehdr *header, uint64_t address)
+{
+  for (unsigned i = 0; i < header->e_phnum; i++) {
+    Elf64_Phdr segment;
+    if (read_segment(fd, header, i, &segment) && segment.p_type == PT_LOAD && address >= segment.p_vaddr &&
+        address - segment.p_vaddr < segment.p_filesz)
+      return segment.p_offset + (address - segment.p_vaddr);
+  }
+  return UINT64_MAX;
+}
+
+bool opgap_is_asan_runtime(const char *name)
+{
+  return strstr(name, "libasan.so") != NULL || strstr(name, "libclang_rt.asan") != NULL;
+}
+
+static bool needs_asan_runtime(int fd)
+{
+  Elf64_Ehdr header;
+  Elf64_Phdr dynamic;
+  Elf64_Dyn entry;
+  uint64_t strings = UINT64_MAX;
+  if (!read_at(fd, &header, sizeof header, 0) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phentsize != sizeof(Elf64_Phdr) ||
+      !find_segment(fd, &header, PT_DYNAMIC, &dynamic))
+    return false;
+  uint64_t count = dynamic.p_filesz / sizeof entry;
+  for (uint64_t i = 0; i < count && read_at(fd, &entry, sizeof entry, dynamic.p_offset + i * sizeof entry); i++)
+    if (entry.d_tag == DT_STRTAB)
+      strings = file_offset(fd, &header, entry.d_un.d_ptr);
+  for (uint64_t i = 0; strings != UINT64_MAX && i < count; i++) {
+    char name[64] = "";
+    if (!read_at(fd, &entry, sizeof entry, dynamic.p_offset + i * sizeof entry) || entry.d_tag == DT_NULL)
+      break;
+    if (entry.d_tag == DT_NEEDED && strings + entry.d_un.d_val < INT64_MAX &&
+        pread(fd, name, sizeof name - 1, (off_t)(strings + entry.d_un.d_val)) > 0 && opgap_is_asan_runtime(name))
+      return true;
+  }
+  return false;
+}
+
+bool opgap_needs_asan_runtime(const char *path)
+{
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  bool needs = fd >= 0 && needs_asan_runtime(fd);
+  if (fd >= 0)
+    close(fd);
+  return needs;
 }

@@ -326,6 +326,21 @@ static void preload(const struct recording *r)
   }
 }
 
+/* AddressSanitizer ends a program whose list of libraries does not begin with its runtime, unless told otherwise;
+ * behind the tracer it works as well, its own malloc being the next one. */
+static void allow_asan_behind(const struct recording *r)
+{
+  const char *preloaded = getenv("LD_PRELOAD"), *old = getenv("ASAN_OPTIONS");
+  char *options;
+  if (!(preloaded != NULL && opgap_is_asan_runtime(preloaded)) &&
+      !(r->path != NULL && opgap_needs_asan_runtime(r->path)))
+    return;
+  if (asprintf(&options, "%s%sverify_asan_link_order=0", old != NULL ? old : "", old != NULL && *old ? ":" : "") >= 0) {
+    setenv("ASAN_OPTIONS", options, 1);
+    free(options);
+  }
+}
+
 static _Noreturn void become_program(const struct recording *r, const sigset_t *mask, int report_fd)
 {
   for_each_signal(release_signal);
@@ -335,8 +350,10 @@ static _Noreturn void become_program(const struct recording *r, const sigset_t *
     setenv("OPGAP_SESSION", session, 1);
   else
     unsetenv("OPGAP_SESSION");
-  if (r->folder != NULL || r->settings.off)
+  if (r->folder != NULL || r->settings.off) {
     preload(r);
+    allow_asan_behind(r);
+  }
   execvp(r->program[0], r->program);
   int error = errno;
   while (write(report_fd, &error, sizeof error) < 0 && errno == EINTR)
