@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,6 +268,18 @@ static bool copy_process(const struct opgap_trace *trace, unsigned process, cons
          copy_part(trace, process, folder, "", opgap_trace_copy);
 }
 
+/* A copy that is not whole must not be taken for one. */
+static void remove_copy(const char *folder)
+{
+  DIR *dir = opendir(folder);
+  if (dir == NULL)
+    return;
+  for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+    unlinkat(dirfd(dir), entry->d_name, 0); /* "." and ".." are no files */
+  closedir(dir);
+  rmdir(folder);
+}
+
 static int snapshot(const char *path, const char *wanted)
 {
   char error[1024] = "";
@@ -278,12 +291,15 @@ static int snapshot(const char *path, const char *wanted)
   if (folder == NULL)
     code = opgap_fail(OPGAP_EXIT_USAGE, "cannot make the folder %s: %s",
                       wanted ? opgap_printable(wanted) : "of the copy", strerror(errno));
+  signal(SIGXFSZ, SIG_IGN); /* a limit of size is an error of the write, not the program's end */
   unsigned count = opgap_trace_process_count(trace), running = 0;
   for (unsigned i = 0; i < count && code == OPGAP_EXIT_DONE; i++) {
     running += opgap_trace_process(trace, i)->ended == OPGAP_ENDED_RUNNING;
     if (!copy_process(trace, i, folder))
       code = opgap_fail(OPGAP_EXIT_USAGE, "cannot write to %s: %s", opgap_printable(folder), strerror(errno));
   }
+  if (code != OPGAP_EXIT_DONE && folder != NULL)
+    remove_copy(folder);
   if (code == OPGAP_EXIT_DONE)
     printf("%u process%s, %u of them running, copied to %s\n", count, plural(count), running, opgap_printable(folder));
   opgap_trace_close(trace);

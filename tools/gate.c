@@ -270,10 +270,18 @@ static int parse_pass(int argc, char **argv, struct request *request, bool confi
 
 /* ---- output ---- */
 
-static bool print(const struct opgap_comparison *c, const struct request *request,
-                  const struct opgap_gate_output *output, FILE *file)
+struct result {
+  const struct opgap_comparison *comparison;
+  const struct request *request;
+  struct opgap_gate_output *output;
+};
+
+static bool print(void *context, FILE *file)
 {
-  switch (request->format) {
+  const struct result *result = context;
+  const struct opgap_comparison *c = result->comparison;
+  struct opgap_gate_output *output = result->output;
+  switch (result->request->format) {
   case FORMAT_JSON:
     return opgap_gate_json(c, output, file);
   case FORMAT_MARKDOWN:
@@ -286,46 +294,44 @@ static bool print(const struct opgap_comparison *c, const struct request *reques
     opgap_gate_github(c, output, file);
     break;
   default:
+    output->width = opgap_terminal_width(file);
     opgap_gate_text(c, output, file);
   }
   return true;
 }
 
-static int cannot_write(const char *path)
+static bool print_svg(void *context, FILE *file)
 {
-  return opgap_fail(OPGAP_EXIT_USAGE, "cannot write %s: %s", path, strerror(errno));
+  const struct result *result = context;
+  opgap_gate_svg(result->comparison, file);
+  return true;
+}
+
+/* Behind what other steps of the job wrote. */
+static int append_summary(const struct result *result, const char *path)
+{
+  FILE *file = fopen(path, "a");
+  if (file == NULL)
+    return opgap_fail(OPGAP_EXIT_USAGE, "cannot write %s: %s", path, strerror(errno));
+  opgap_gate_markdown(result->comparison, result->output, file);
+  bool good = fflush(file) == 0 && !ferror(file);
+  if (fclose(file) != 0 || !good)
+    return opgap_fail(OPGAP_EXIT_USAGE, "cannot write %s: %s", path, strerror(errno));
+  return OPGAP_EXIT_DONE;
 }
 
 /* 0, or the exit code of a file that could not be written. */
 static int write_outputs(const struct opgap_comparison *c, const struct request *request,
                          struct opgap_gate_output *output)
 {
-  FILE *file = request->output ? fopen(request->output, "w") : stdout;
-  if (file == NULL)
-    return cannot_write(request->output);
-  if (request->format == FORMAT_TEXT)
-    output->width = opgap_terminal_width(file);
-  bool good = print(c, request, output, file) && fflush(file) == 0 && !ferror(file);
-  if (request->output != NULL)
-    good = fclose(file) == 0 && good;
-  if (!good)
-    return cannot_write(request->output ? request->output : "the output");
+  struct result result = {c, request, output};
   const char *summary = getenv("GITHUB_STEP_SUMMARY");
-  if (request->format == FORMAT_GITHUB && summary != NULL && summary[0]) {
-    if ((file = fopen(summary, "a")) == NULL)
-      return cannot_write(summary);
-    opgap_gate_markdown(c, output, file);
-    if (fclose(file) != 0)
-      return cannot_write(summary);
-  }
-  if (request->svg != NULL) {
-    if ((file = fopen(request->svg, "w")) == NULL)
-      return cannot_write(request->svg);
-    opgap_gate_svg(c, file);
-    if (fclose(file) != 0)
-      return cannot_write(request->svg);
-  }
-  return OPGAP_EXIT_DONE;
+  int code = opgap_write_file(request->output ? request->output : "-", print, &result);
+  if (code == OPGAP_EXIT_DONE && request->format == FORMAT_GITHUB && summary != NULL && summary[0])
+    code = append_summary(&result, summary);
+  if (code == OPGAP_EXIT_DONE && request->svg != NULL)
+    code = opgap_write_file(request->svg, print_svg, &result);
+  return code;
 }
 
 static int exit_code(enum opgap_change_verdict verdict)

@@ -119,6 +119,28 @@ expect 0 '^PASS' "$opgap" gate -c gate.json ranges.opgap
 expect 1 'ops' "$opgap" gate -c gate.json -m ops=0 ranges.opgap
 expect 2 'no option "nonsense"' sh -c "echo '{\"nonsense\": 1}' >bad.json; $opgap gate -c bad.json same.opgap"
 
+# a full disk (here: a limit of size): one line, and what was there before stays
+kept()
+{
+  what=$1
+  shift
+  echo old >kept
+  expect 2 '^opgap: cannot write kept: File too large$' sh -c 'ulimit -f 1; exec "$@"' sh "$opgap" "$@"
+  if [ "$(cat kept)" != old ] || [ -n "$(find . -name 'kept.*')" ]; then
+    echo "FAILED: $what destroyed an older file, or left another"
+    failed=1
+  fi
+}
+kept baseline baseline -o kept base1.opgap
+kept gate gate -b perf.json $counters --format json -o kept same.opgap
+kept svg gate -b perf.json $counters -o /dev/null --svg kept same.opgap
+kept summary report --summary-out kept base1.opgap
+expect 2 '^opgap: cannot write to copy: File too large$' sh -c 'ulimit -f 1; exec "$@"' sh "$opgap" snapshot --out copy base1.opgap
+if [ -e copy ]; then
+  echo "FAILED: snapshot left a part of a copy"
+  failed=1
+fi
+
 # formats
 expect 1 '"verdict": "regressed"' "$opgap" gate -b perf.json $counters --format json reads.opgap
 python3 -c 'import json, sys; r = json.load(open("out")); m = {x["metric"]: x for x in r["metrics"]}
