@@ -5,7 +5,7 @@
     train.py profiler    torch.profiler's kernels, by name, with their time, over the whole training
     train.py both        the same; then, two seconds later, the training once more without torch.profiler
 
-OPGAP_TRAIN=elementwise: no matrix products, for a simulated GPU without cuBLAS.
+TRAIN_KIND=elementwise: no matrix products, for a simulated GPU without cuBLAS.
 """
 import json
 import os
@@ -20,7 +20,7 @@ STEPS = 50
 
 def train():
     torch.manual_seed(0)
-    if os.environ.get("OPGAP_TRAIN") == "elementwise":
+    if os.environ.get("TRAIN_KIND") == "elementwise":
         model = torch.nn.Sequential(torch.nn.PReLU(256), torch.nn.ReLU()).cuda()
     else:
         model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)).cuda()
