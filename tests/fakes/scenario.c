@@ -278,6 +278,12 @@ static void scenario_graph(void)
   cudaStreamSynchronize(stream);
 }
 
+static unsigned planted(const char *name)
+{
+  const char *value = getenv(name);
+  return value ? (unsigned)atoi(value) : 0;
+}
+
 /* Kernels in nested ranges, and on another thread. */
 static void *elsewhere(void *unused)
 {
@@ -292,6 +298,7 @@ static void *elsewhere(void *unused)
 }
 static void scenario_ranges(void)
 {
+  unsigned sleep_us = planted("PLANT_SLEEP");
   pthread_t thread;
   pthread_create(&thread, NULL, elsewhere, NULL);
   for (unsigned i = 0; i < count; i++) {
@@ -303,15 +310,10 @@ static void scenario_ranges(void)
     launch_spin(KERNEL_NS, NULL);
     cudaDeviceSynchronize();
     opgap_range_pop();
+    usleep(sleep_us);
   }
   pthread_join(thread, NULL);
   launched = 4 * count;
-}
-
-static unsigned planted(const char *name)
-{
-  const char *value = getenv(name);
-  return value ? (unsigned)atoi(value) : 0;
 }
 
 /* Steps of a training with known work: a batch goes to the device, forward and backward launch two and three kernels,

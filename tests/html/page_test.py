@@ -47,8 +47,8 @@ def record(name, *command, **environment):
 
 
 def gpu_trace():
-    """Steps of 3 ms of kernels, and 0.5 ms from another thread, on the fake GPU."""
-    return record("gpu", os.path.join(FAKES, "gpu_scenario"), "ranges", str(STEPS),
+    """Steps of 3 ms of kernels, and 0.5 ms from another thread, on the fake GPU: a gap of 2 ms after each."""
+    return record("gpu", os.path.join(FAKES, "gpu_scenario"), "ranges", str(STEPS), PLANT_SLEEP="2000",
                   LD_LIBRARY_PATH=os.path.join(FAKES, "cuda12"))
 
 
@@ -359,6 +359,7 @@ def check_search(page):
 
 
 def check_jumps(page, r):
+    true("gaps after the steps", len(r["idle_gaps"]["gpu"]) >= STEPS // 2)
     gap = r["idle_gaps"]["gpu"][1]
     page.press("#table-gpu-gaps tbody tr:nth-child(2) button")
     seen = state(page)
