@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "output/replace.h"
 #include "output/table.h"
 
 /* One line, safe for a terminal whatever names and arguments are in it. */
@@ -181,18 +182,13 @@ static int write_named(const char *name, bool (*write)(void *context, FILE *file
   return error;
 }
 
-static int replace(const char *path, bool (*write)(void *context, FILE *file), void *context)
+static int write_replaced(const char *path, bool (*write)(void *context, FILE *file), void *context)
 {
-  char *temporary;
-  if (asprintf(&temporary, "%s.%ld.tmp", path, (long)getpid()) < 0)
-    return ENOMEM;
-  int error = write_named(temporary, write, context);
-  if (error == 0 && rename(temporary, path) != 0)
-    error = errno;
-  if (error != 0)
-    unlink(temporary);
-  free(temporary);
-  return error;
+  char *temporary = replace_begin(path);
+  if (temporary == NULL)
+    return errno;
+  int error = write_named(temporary, write, context), renamed = replace_end(temporary, path, error == 0);
+  return error ? error : renamed;
 }
 
 int opgap_write_file(const char *path, bool (*write)(void *context, FILE *file), void *context)
@@ -206,7 +202,7 @@ int opgap_write_file(const char *path, bool (*write)(void *context, FILE *file),
   else if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
     error = write_named(path, write, context);
   else
-    error = replace(path, write, context);
+    error = write_replaced(path, write, context);
   if (error == 0)
     return OPGAP_EXIT_DONE;
   return opgap_fail(OPGAP_EXIT_USAGE, "cannot write %s: %s",

@@ -4,7 +4,7 @@
 # usage: completions.sh OPGAP FOLDER      writes FOLDER/opgap.bash, FOLDER/_opgap, FOLDER/opgap.fish
 #
 # What is read of a help text: "  -s, --long VALUE  text" and the lines that continue it.  An option offers as values:
-# the words of VALUE when it is a list a|b|c; files when VALUE is FILE or PATH; else the words of a list in its text
+# the words of VALUE when it is a list a|b|c; files when VALUE is FILE, PATH or FOLDER; else the words of a list in its text
 # ("json, csv or markdown").  VALUE = LIST takes several of them, separated by commas.  What else a command takes is
 # told from its usage: PROGRAM, no operand, or traces.
 set -eu

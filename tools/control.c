@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <getopt.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdint.h>
@@ -312,11 +313,14 @@ static int snapshot(const char *path, const char *wanted)
 static void help(bool is_snapshot, const char *command)
 {
   if (is_snapshot)
-    puts("Usage: opgap snapshot [--out FOLDER] TRACE\n"
+    puts("Usage: opgap snapshot [-o FOLDER] TRACE\n"
          "\n"
          "Copies the trace of a running job, with all that its processes have recorded up to now, to\n"
          "NAME-snapshot-N.opgap, or FOLDER.  The job is neither stopped nor asked: one that hangs is copied, too.\n"
          "With OPGAP_KEEP the copy keeps what the job will soon forget.\n"
+         "\n"
+         "  -o, --out FOLDER  where to copy to: a folder that does not exist yet\n"
+         "  --help            this text\n"
          "\n"
          "Exit status: 0 done; 2 wrong usage, unreadable trace, or the copy cannot be written");
   else
@@ -336,35 +340,49 @@ static void help(bool is_snapshot, const char *command)
            command, strcmp(command, "start") == 0 ? "on" : "off");
 }
 
-/* Returns an exit code, or -1 to go on. */
-static int parse(int argc, char **argv, const char **trace, const char **out)
+static void help_start(void)
 {
+  help(false, "start");
+}
+
+static void help_stop(void)
+{
+  help(false, "stop");
+}
+
+static void help_snapshot(void)
+{
+  help(true, "snapshot");
+}
+
+static int take_out(void *out, int option, const char *value)
+{
+  (void)option;
+  *(const char **)out = value;
+  return 0;
+}
+
+/* Returns an exit code, or -1 to go on. */
+static int parse(int argc, char **argv, void (*command_help)(void), const char **trace, const char **out)
+{
+  static const struct option options[] = {
+      {"help", no_argument, NULL, 'h'}, {"out", required_argument, NULL, 'o'}, {NULL, 0, NULL, 0}};
+  static const struct option only_help[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
   const char *command = argv[0];
-  bool is_snapshot = strcmp(command, "snapshot") == 0;
-  for (int i = 1; i < argc; i++) {
-    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-      help(is_snapshot, command);
-      return OPGAP_EXIT_DONE;
-    }
-    if (is_snapshot && strncmp(argv[i], "--out=", 6) == 0)
-      *out = argv[i] + 6;
-    else if (is_snapshot && strcmp(argv[i], "--out") == 0 && i + 1 < argc)
-      *out = argv[++i];
-    else if (argv[i][0] == '-')
-      return opgap_usage_error(command, "unknown option '%s'", opgap_printable(argv[i]));
-    else if (*trace != NULL)
-      return opgap_usage_error(command, "more than one trace given");
-    else
-      *trace = argv[i];
-  }
+  int code = opgap_options(command, argc, argv, out != NULL ? ":ho:" : ":h", out != NULL ? options : only_help,
+                           command_help, take_out, out);
+  if (code >= 0)
+    return code;
+  if (argc - optind > 1)
+    return opgap_usage_error(command, "more than one trace given");
+  *trace = argv[optind];
   return *trace == NULL ? opgap_usage_error(command, "no trace given") : -1;
 }
 
-static int run_command(int argc, char **argv, uint32_t on)
+static int run_command(int argc, char **argv, void (*command_help)(void), uint32_t on)
 {
   struct job job = {.on = on};
-  const char *unused = NULL;
-  int code = parse(argc, argv, &job.trace, &unused);
+  int code = parse(argc, argv, command_help, &job.trace, NULL);
   if (code < 0)
     code = run_switch(&job);
   free(job.pids);
@@ -373,17 +391,17 @@ static int run_command(int argc, char **argv, uint32_t on)
 
 int opgap_cmd_start(int argc, char **argv)
 {
-  return run_command(argc, argv, 1);
+  return run_command(argc, argv, help_start, 1);
 }
 
 int opgap_cmd_stop(int argc, char **argv)
 {
-  return run_command(argc, argv, 0);
+  return run_command(argc, argv, help_stop, 0);
 }
 
 int opgap_cmd_snapshot(int argc, char **argv)
 {
   const char *trace = NULL, *out = NULL;
-  int code = parse(argc, argv, &trace, &out);
+  int code = parse(argc, argv, help_snapshot, &trace, &out);
   return code >= 0 ? code : snapshot(trace, out);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "analysis/compare.h"
+#include "analysis/json_text.h"
 #include "analysis/stats_test.h"
 #include "output/gate.h"
 #include "output/table.h"
@@ -332,14 +333,6 @@ static json_t *real(double value)
   return isfinite(value) ? json_real(value) : json_null();
 }
 
-static json_t *text_json(const char *bytes)
-{
-  char *clean = text_clean(bytes);
-  json_t *j = json_string(clean);
-  free(clean);
-  return j;
-}
-
 static json_t *line_json(const struct line *line, size_t sets)
 {
   static const char *const units[] = {"ns", "bytes", "count", "share"};
@@ -354,7 +347,7 @@ static json_t *line_json(const struct line *line, size_t sets)
     json_array_append_new(values, v);
   }
   json_object_set_new(j, "group", json_string(line->group));
-  json_object_set_new(j, "name", text_json(line->name));
+  json_object_set_new(j, "name", opgap_json_text(line->name));
   json_object_set_new(j, "unit", json_string(units[line->unit]));
   json_object_set_new(j, "runs", values);
   return j;
@@ -365,13 +358,13 @@ static bool print_json(const struct request *request, const struct lines *lines)
   json_t *root = json_object(), *runs = json_array(), *rows = json_array();
   for (size_t i = 0; i < request->sets; i++) {
     json_t *j = json_object();
-    json_object_set_new(j, "name", text_json(request->names[i]));
-    json_object_set_new(j, "label", text_json(request->runs[i]->label));
+    json_object_set_new(j, "name", opgap_json_text(request->names[i]));
+    json_object_set_new(j, "label", opgap_json_text(request->runs[i]->label));
     json_object_set_new(j, "repeats", json_integer((json_int_t)request->runs[i]->run_count));
     json_object_set_new(j, "steps", json_integer((json_int_t)request->runs[i]->steps));
     json_t *notes = json_array();
     for (size_t k = 0; i > 0 && k < request->with[i]->reason_count; k++)
-      json_array_append_new(notes, text_json(request->with[i]->reasons[k]));
+      json_array_append_new(notes, opgap_json_text(request->with[i]->reasons[k]));
     json_object_set_new(j, "notes", notes);
     json_array_append_new(runs, j);
   }

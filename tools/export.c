@@ -11,6 +11,7 @@
 #include "format/recover.h"
 #include "opgap.h"
 #include "output/export/export.h"
+#include "output/replace.h"
 
 #define DEFAULT_MAX_BYTES (400ull << 20) /* chrome://tracing and TensorBoard fail around 500 MB */
 
@@ -58,7 +59,7 @@ static void help(void)
       "  --from-time TIME    only what ends after this time since the start of the trace (1.5s, 20ms)\n"
       "  --to-time TIME      only what begins before this time\n"
       "  --min-duration TIME  only ops, calls and GPU work at least as long (10us)\n"
-      "  --for READER        kineto: hta (default) or tensorboard; see docs/EXPORT.md\n"
+      "  --for hta|tensorboard  kineto: who reads it (default: hta); see docs/EXPORT.md\n"
       "  --max-size MB       kineto, chrome: begin a new file above so many megabytes before compression, 0 never\n"
       "                      (default: 400)\n"
       "  --help              this text\n"
@@ -195,7 +196,7 @@ static char *default_path(const struct request *request)
 
 static void interrupted(int signal_number)
 {
-  sink_abandon_all();
+  replace_abandon();
   signal(signal_number, SIG_DFL);
   raise(signal_number);
 }

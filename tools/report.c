@@ -40,7 +40,8 @@ static void help(void)
        "  --table TABLE       with csv: ops, calls, files, gaps, steps, processes or locks (default: ops)\n"
        "  --sort COLUMN       order of ops: self_cpu (default), total_cpu, avg, calls, blocked, allocs,\n"
        "                      alloc_bytes, self_gpu, total_gpu or name\n"
-       "  --limit N           rows of each table, 0 for all (default: 15 for text and markdown, else all)\n"
+       "  --limit N           rows of each table, 0 for all (default: 15 for text and markdown, else all rows and the\n"
+       "                      50 longest gaps)\n"
        "  --process WHO       only the process with this pid, or those whose role holds this text (worker 1)\n"
        "  --by WHAT           where what took long was called from, by function, line, module or stack: the stacks\n"
        "                      that OPGAP_STACKS recorded; with it --process takes a pid, and --steps does not go\n"
@@ -115,6 +116,7 @@ static int set_option(void *context, int option, const char *value)
     if (!opgap_parse_number(value, &number))
       return opgap_usage_error("report", "--limit %s: must be a number of rows, 0 for all", value);
     request->output.limit = number;
+    request->analysis.gaps_listed = number > 0 ? number : SIZE_MAX;
     request->limit_given = true;
     return 0;
   case OPT_SUMMARY_OUT:
@@ -237,6 +239,9 @@ static int report_stacks(struct request *request)
   char error[1024] = "";
   if (request->path_count != 1)
     return opgap_usage_error("report", "--by takes one trace");
+  if (opgap_parts_is_file(request->paths[0]))
+    return opgap_fail(OPGAP_EXIT_USAGE, "%s is a summary, which has no stacks: give --by the trace that it was made of",
+                      opgap_printable(request->paths[0]));
   opgap_trace_recover(request->paths[0]);
   struct opgap_trace *trace = opgap_trace_open(request->paths[0], error, sizeof error);
   if (trace == NULL)
@@ -266,7 +271,7 @@ static int report(struct request *request)
   } else if (parts.v.count == 1) {
     code = print(parts.v.at[0], request);
   } else {
-    struct opgap_summary *whole = opgap_parts_merge(&parts);
+    struct opgap_summary *whole = opgap_parts_merge(&parts, request->analysis.gaps_listed);
     code = print(whole, request);
     opgap_summary_free(whole);
   }

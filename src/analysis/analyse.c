@@ -8,7 +8,6 @@
 #include <string.h>
 
 #define SETTLE_EVERY_NS 10000000ull
-#define GAPS_LISTED 50
 
 void opgap_summary_free(struct opgap_summary *summary)
 {
@@ -511,7 +510,7 @@ static struct analysis *analysis_new(const struct opgap_source *source, const st
   if (a->options.thread_min_gap_ns == 0)
     a->options.thread_min_gap_ns = 1000000;
   if (a->options.gaps_listed == 0)
-    a->options.gaps_listed = GAPS_LISTED;
+    a->options.gaps_listed = OPGAP_GAPS_LISTED;
   a->pool = opgap_pool_new();
   opgap_strings_init(&a->strings, a->pool);
   intern(a, "", 0);

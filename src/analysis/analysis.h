@@ -9,6 +9,8 @@
 #include "analysis/source.h"
 #include "analysis/summary.h"
 
+#define OPGAP_GAPS_LISTED 50u
+
 struct opgap_analysis_options {
   uint64_t gpu_min_gap_ns, thread_min_gap_ns; /* 0: the defaults, 20 us and 1 ms */
   const char *process;                        /* only these: a pid or a part of a role label; NULL: all */
@@ -16,7 +18,7 @@ struct opgap_analysis_options {
   uint64_t first_step, last_step; /* --steps A:B, counted from 0, both included */
   uint64_t from_ns;   /* CLOCK_MONOTONIC: only what ended later is summed, for a trace that is followed; 0: all */
   bool flame;         /* make the call tree */
-  size_t gaps_listed; /* longest gaps kept for each table; 0: 50 */
+  size_t gaps_listed; /* longest gaps kept for each table; 0: OPGAP_GAPS_LISTED */
   void (*progress)(void *context, uint64_t done, uint64_t total); /* records; may be NULL */
   void *progress_context;
 };

@@ -4,6 +4,7 @@
  * have a record of their own.  Its time is what the recorded spans took, plus, for the rest, the average of the calls
  * that were timed.  A hook without COUNTER records is what its spans and points say. */
 #include "analysis/internal.h"
+#include "analysis/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -120,20 +121,6 @@ static uint64_t time_of(const struct call_sum *row)
   return row->time_ns + (uint64_t)((double)row->timed_ns / (double)row->timed * (double)row->untimed);
 }
 
-static uint64_t known(uint64_t figure)
-{
-  return figure == OPGAP_UNKNOWN ? 0 : figure;
-}
-
-static int by_time(const void *left, const void *right)
-{
-  const struct opgap_sum_call *l = left, *r = right;
-  if (known(l->time_ns) != known(r->time_ns))
-    return known(l->time_ns) < known(r->time_ns) ? 1 : -1;
-  int order = strcmp(l->name, r->name);
-  return order ? order : (int)l->role - (int)r->role;
-}
-
 void calls_finish(struct analysis *a)
 {
   struct call_merge m = {0};
@@ -163,8 +150,7 @@ void calls_finish(struct analysis *a)
                                                         .time_ns = time_of(row),
                                                         .estimated = row->untimed > 0};
   }
-  if (s->call_count)
-    qsort(s->calls, s->call_count, sizeof *s->calls, by_time);
+  order_rows(s->calls, s->call_count, sizeof *s->calls, order_calls);
   VEC_FREE(&m.rows);
   opgap_map_free(&m.index);
 }

@@ -1,5 +1,6 @@
 /* I/O by file and operation: every call on a named object that is an absolute path. */
 #include "analysis/internal.h"
+#include "analysis/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,15 +59,6 @@ void files_add(struct analysis *a, struct thread *t, const struct hook *hook, co
   row->failed += r->status != 0;
 }
 
-static int by_time(const void *left, const void *right)
-{
-  const struct opgap_sum_file *l = left, *r = right;
-  if (l->time_ns != r->time_ns)
-    return l->time_ns < r->time_ns ? 1 : -1;
-  int order = strcmp(l->path, r->path);
-  return order ? order : strcmp(l->operation, r->operation);
-}
-
 void files_finish(struct analysis *a)
 {
   struct opgap_summary *s = a->summary;
@@ -89,7 +81,6 @@ void files_finish(struct analysis *a)
     file->failed += row->failed;
     file->processes++;
   }
-  if (s->file_count)
-    qsort(s->files, s->file_count, sizeof *s->files, by_time);
+  order_rows(s->files, s->file_count, sizeof *s->files, order_files);
   opgap_map_free(&index);
 }

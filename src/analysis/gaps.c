@@ -3,6 +3,7 @@
  * A wait of a multi-process DataLoader's __next__ is one gap from its first to its last blocking call, charged to
  * the thread that ended the last one: the writer that delivered the batch waited for. */
 #include "analysis/internal.h"
+#include "analysis/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -464,19 +465,10 @@ static void list_add(struct cause_list *list, enum opgap_cause cause, const char
   list->rows.at[*index - 1].count += count;
 }
 
-static int causes_largest_first(const void *left, const void *right)
-{
-  const struct opgap_sum_cause *l = left, *r = right;
-  if (l->ns != r->ns)
-    return l->ns < r->ns ? 1 : -1;
-  return l->cause != r->cause ? (int)l->cause - (int)r->cause : strcmp(l->detail, r->detail);
-}
-
 static struct opgap_sum_cause *list_take(struct analysis *a, struct cause_list *list, size_t *count)
 {
   *count = list->rows.count;
-  if (*count)
-    qsort(list->rows.at, *count, sizeof *list->rows.at, causes_largest_first);
+  order_rows(list->rows.at, *count, sizeof *list->rows.at, order_causes);
   struct opgap_sum_cause *rows = opgap_pool_alloc(a->pool, *count * sizeof *rows);
   if (*count)
     memcpy(rows, list->rows.at, *count * sizeof *rows);
@@ -507,14 +499,6 @@ static struct opgap_sum_cause *gap_causes(struct analysis *a, const struct gap *
   return causes;
 }
 
-static int thread_gaps_longest_first(const void *left, const void *right)
-{
-  const struct opgap_sum_thread_gap *l = left, *r = right;
-  if (l->duration_ns != r->duration_ns)
-    return l->duration_ns < r->duration_ns ? 1 : -1;
-  return l->start_ns < r->start_ns ? -1 : l->start_ns > r->start_ns;
-}
-
 /* Gaps count where the work is: in trainers, or in every process that is no helper. */
 bool gaps_of(const struct analysis *a, unsigned process)
 {
@@ -537,14 +521,6 @@ static void list_thread_gap(struct analysis *a, const struct gap *gap, struct op
                                        .op = analysis_text(a, gap->op),
                                        .cause_count = gap->cause_count,
                                        .causes = gap_causes(a, gap)};
-}
-
-static int gpu_gaps_longest_first(const void *left, const void *right)
-{
-  const struct opgap_sum_gpu_gap *l = left, *r = right;
-  if (l->duration_ns != r->duration_ns)
-    return l->duration_ns < r->duration_ns ? 1 : -1;
-  return l->start_ns < r->start_ns ? -1 : l->start_ns > r->start_ns;
 }
 
 static void finish_gpu(struct analysis *a)
@@ -573,8 +549,7 @@ static void finish_gpu(struct analysis *a)
                                                                   .causes = gap_causes(a, gap)};
     }
   }
-  if (gaps->gpu_listed)
-    qsort(gaps->gpus, gaps->gpu_listed, sizeof *gaps->gpus, gpu_gaps_longest_first);
+  order_rows(gaps->gpus, gaps->gpu_listed, sizeof *gaps->gpus, order_gpu_gaps);
   if (gaps->gpu_listed > a->options.gaps_listed)
     gaps->gpu_listed = a->options.gaps_listed;
   gaps->gpu_by_cause = list_take(a, &list, &gaps->gpu_cause_count);
@@ -599,8 +574,7 @@ static void finish_threads(struct analysis *a)
     for (size_t k = 0; k < table->longest.count; k++)
       list_thread_gap(a, &table->longest.at[k], &gaps->threads[gaps->thread_listed++]);
   }
-  if (gaps->thread_listed)
-    qsort(gaps->threads, gaps->thread_listed, sizeof *gaps->threads, thread_gaps_longest_first);
+  order_rows(gaps->threads, gaps->thread_listed, sizeof *gaps->threads, order_thread_gaps);
   if (gaps->thread_listed > a->options.gaps_listed)
     gaps->thread_listed = a->options.gaps_listed;
   gaps->thread_by_cause = list_take(a, &list, &gaps->thread_cause_count);

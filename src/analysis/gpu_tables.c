@@ -1,5 +1,6 @@
 /* See gpu_tables.h. */
 #include "analysis/gpu_tables.h"
+#include "analysis/order.h"
 #include "analysis/spans.h"
 
 #include <stdlib.h>
@@ -262,29 +263,6 @@ const char *opgap_gpu_finding_text(enum opgap_gpu_finding finding)
   return texts[finding];
 }
 
-static int kernels_by_total(const void *left, const void *right)
-{
-  const struct opgap_sum_kernel *l = left, *r = right;
-  if (l->total_ns != r->total_ns)
-    return l->total_ns < r->total_ns ? 1 : -1;
-  return strcmp(l->name, r->name);
-}
-static int copies_by_bytes(const void *left, const void *right)
-{
-  const struct opgap_sum_copy *l = left, *r = right;
-  return l->bytes != r->bytes ? (l->bytes < r->bytes ? 1 : -1) : l->total_ns < r->total_ns ? 1 : -1;
-}
-static int findings_by_kind(const void *left, const void *right)
-{
-  const struct opgap_sum_finding *l = left, *r = right;
-  if (l->finding != r->finding)
-    return (int)l->finding - (int)r->finding;
-  if (l->ns != r->ns)
-    return l->ns < r->ns ? 1 : -1;
-  int order = strcmp(l->op, r->op);
-  return order != 0 ? order : strcmp(l->source_location, r->source_location);
-}
-
 static void *take(struct analysis *a, const void *rows, size_t count, size_t size)
 {
   void *mine = opgap_pool_alloc(a->pool, count * size);
@@ -312,10 +290,10 @@ void gpu_tables_finish(struct analysis *a, struct gpu_tables *t, const uint32_t 
   }
   s->kernel_count = t->kernels.count;
   s->kernels = take(a, t->kernels.at, t->kernels.count, sizeof *t->kernels.at);
-  qsort(s->kernels, s->kernel_count, sizeof *s->kernels, kernels_by_total);
+  order_rows(s->kernels, s->kernel_count, sizeof *s->kernels, order_kernels);
   s->copy_count = t->copies.count;
   s->copies = take(a, t->copies.at, t->copies.count, sizeof *t->copies.at);
-  qsort(s->copies, s->copy_count, sizeof *s->copies, copies_by_bytes);
+  order_rows(s->copies, s->copy_count, sizeof *s->copies, order_copies);
   s->launches = t->launches;
   s->finding_count = t->finding_count;
   s->findings = opgap_pool_alloc(a->pool, t->finding_count * sizeof *s->findings);
@@ -326,5 +304,5 @@ void gpu_tables_finish(struct analysis *a, struct gpu_tables *t, const uint32_t 
                                                 .count = t->findings[i].count,
                                                 .ns = t->findings[i].ns,
                                                 .bytes = t->findings[i].bytes};
-  qsort(s->findings, s->finding_count, sizeof *s->findings, findings_by_kind);
+  order_rows(s->findings, s->finding_count, sizeof *s->findings, order_findings);
 }

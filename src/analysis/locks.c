@@ -1,5 +1,6 @@
 /* Contended locks: every recorded wait for a mutex or rwlock, by object, and who held it. */
 #include "analysis/internal.h"
+#include "analysis/order.h"
 
 #include <stdlib.h>
 
@@ -61,14 +62,6 @@ void locks_add(struct analysis *a, struct thread *t, const struct hook *hook, co
     vote(row, holder, ns);
 }
 
-static int by_wait(const void *left, const void *right)
-{
-  const struct opgap_sum_lock *l = left, *r = right;
-  if (l->wait_ns != r->wait_ns)
-    return l->wait_ns < r->wait_ns ? 1 : -1;
-  return l->object < r->object ? -1 : l->object > r->object;
-}
-
 static const char *holder_text(struct analysis *a, const struct lock_row *row)
 {
   if (row->holder == 0)
@@ -96,6 +89,5 @@ void locks_finish(struct analysis *a)
                                                         .threads = row->threads,
                                                         .held_by = holder_text(a, row)};
   }
-  if (s->lock_count)
-    qsort(s->locks, s->lock_count, sizeof *s->locks, by_wait);
+  order_rows(s->locks, s->lock_count, sizeof *s->locks, order_locks);
 }

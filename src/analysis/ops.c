@@ -5,6 +5,7 @@
  *
  * As torch.profiler does: an op that is the only child of an op of the same name is no row of its own. */
 #include "analysis/internal.h"
+#include "analysis/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -210,22 +211,6 @@ static struct opgap_sum_op *merged_row(struct analysis *a, struct op_merge *m, c
   return &m->rows.at[*index - 1];
 }
 
-static uint64_t known(uint64_t figure)
-{
-  return figure == OPGAP_UNKNOWN ? 0 : figure;
-}
-
-static int by_self_cpu(const void *left, const void *right)
-{
-  const struct opgap_sum_op *l = left, *r = right;
-  if (known(l->self_cpu_ns) != known(r->self_cpu_ns))
-    return known(l->self_cpu_ns) < known(r->self_cpu_ns) ? 1 : -1;
-  if (l->self_gpu_ns != r->self_gpu_ns)
-    return l->self_gpu_ns < r->self_gpu_ns ? 1 : -1;
-  int order = strcmp(l->name, r->name);
-  return order ? order : l->role != r->role ? (l->role < r->role ? -1 : 1) : (int)l->kind - (int)r->kind;
-}
-
 /* Hooked calls stand in the table of ops as well (calls_finish ran before). */
 static void add_calls(struct analysis *a, struct op_merge *m)
 {
@@ -298,8 +283,7 @@ void ops_finish(struct analysis *a)
   merge_places(a, &m);
   choose_places(a, &m);
   add_calls(a, &m);
-  if (m.rows.count)
-    qsort(m.rows.at, m.rows.count, sizeof *m.rows.at, by_self_cpu);
+  order_rows(m.rows.at, m.rows.count, sizeof *m.rows.at, order_ops);
   a->summary->op_count = m.rows.count;
   a->summary->ops = opgap_pool_alloc(a->pool, m.rows.count * sizeof *m.rows.at);
   if (m.rows.count)

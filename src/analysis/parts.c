@@ -7,8 +7,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "analysis/analysis.h"
 #include "analysis/fields.h"
 #include "analysis/json_text.h"
+#include "analysis/order.h"
 #include "analysis/ranks.h"
 
 #define FORMAT_NAME "opgap-summary"
@@ -633,71 +635,23 @@ static int by_importance(const void *left, const void *right)
   return strcmp(l->path, r->path);
 }
 
-#define BIGGER_FIRST(name, type, figure, tie)                                                                          \
-  static int name(const void *left, const void *right)                                                                 \
-  {                                                                                                                    \
-    const struct type *l = left, *r = right;                                                                           \
-    uint64_t a = l->figure == OPGAP_UNKNOWN ? 0 : l->figure, b = r->figure == OPGAP_UNKNOWN ? 0 : r->figure;           \
-    return a != b ? (a < b ? 1 : -1) : tie;                                                                            \
-  }
-BIGGER_FIRST(ops_order, opgap_sum_op, self_cpu_ns, strcmp(l->name, r->name))
-BIGGER_FIRST(calls_order, opgap_sum_call, time_ns, strcmp(l->name, r->name))
-BIGGER_FIRST(files_order, opgap_sum_file, time_ns, strcmp(l->path, r->path))
-BIGGER_FIRST(locks_order, opgap_sum_lock, wait_ns, l->pid - r->pid)
-BIGGER_FIRST(kernels_order, opgap_sum_kernel, total_ns, strcmp(l->name, r->name))
-BIGGER_FIRST(copies_order, opgap_sum_copy, bytes, strcmp(l->direction, r->direction))
-BIGGER_FIRST(causes_order, opgap_sum_cause, ns, strcmp(l->detail, r->detail))
-BIGGER_FIRST(thread_gaps_order, opgap_sum_thread_gap, duration_ns, l->pid - r->pid)
-BIGGER_FIRST(gpu_gaps_order, opgap_sum_gpu_gap, duration_ns, l->pid - r->pid)
-
-/* As threads.c: by CPU wanted. */
-static int threads_order(const void *left, const void *right)
+static void sort_tables(struct opgap_summary *s, size_t gaps_listed)
 {
-  const struct opgap_sum_thread *l = left, *r = right;
-  uint64_t a = l->run_ns == OPGAP_UNKNOWN ? 0 : l->run_ns + l->queue_ns;
-  uint64_t b = r->run_ns == OPGAP_UNKNOWN ? 0 : r->run_ns + r->queue_ns;
-  return a != b ? (a < b ? 1 : -1) : l->tid - r->tid;
-}
-
-static int processes_order(const void *left, const void *right)
-{
-  const struct opgap_sum_process *l = left, *r = right;
-  return l->start_ns != r->start_ns ? (l->start_ns < r->start_ns ? -1 : 1) : l->pid - r->pid;
-}
-
-static int findings_order(const void *left, const void *right)
-{
-  const struct opgap_sum_finding *l = left, *r = right;
-  if (l->finding != r->finding)
-    return l->finding < r->finding ? -1 : 1;
-  return l->ns != r->ns ? (l->ns < r->ns ? 1 : -1) : strcmp(l->op, r->op);
-}
-
-#define SORT(rows, count, order)                                                                                       \
-  do {                                                                                                                 \
-    if ((count) > 0)                                                                                                   \
-      qsort(rows, count, sizeof *(rows), order);                                                                       \
-  } while (0)
-
-#define GAPS_LISTED 50u
-
-static void sort_tables(struct opgap_summary *s)
-{
-  SORT(s->processes, s->process_count, processes_order);
-  SORT(s->threads, s->thread_count, threads_order);
-  SORT(s->ops, s->op_count, ops_order);
-  SORT(s->calls, s->call_count, calls_order);
-  SORT(s->files, s->file_count, files_order);
-  SORT(s->locks, s->lock_count, locks_order);
-  SORT(s->gpu_tables.kernels, s->gpu_tables.kernel_count, kernels_order);
-  SORT(s->gpu_tables.copies, s->gpu_tables.copy_count, copies_order);
-  SORT(s->gpu_tables.findings, s->gpu_tables.finding_count, findings_order);
-  SORT(s->gaps.threads, s->gaps.thread_listed, thread_gaps_order);
-  SORT(s->gaps.gpus, s->gaps.gpu_listed, gpu_gaps_order);
-  SORT(s->gaps.thread_by_cause, s->gaps.thread_cause_count, causes_order);
-  SORT(s->gaps.gpu_by_cause, s->gaps.gpu_cause_count, causes_order);
-  s->gaps.thread_listed = s->gaps.thread_listed < GAPS_LISTED ? s->gaps.thread_listed : GAPS_LISTED;
-  s->gaps.gpu_listed = s->gaps.gpu_listed < GAPS_LISTED ? s->gaps.gpu_listed : GAPS_LISTED;
+  order_rows(s->processes, s->process_count, sizeof *s->processes, order_processes);
+  order_rows(s->threads, s->thread_count, sizeof *s->threads, order_threads);
+  order_rows(s->ops, s->op_count, sizeof *s->ops, order_ops);
+  order_rows(s->calls, s->call_count, sizeof *s->calls, order_calls);
+  order_rows(s->files, s->file_count, sizeof *s->files, order_files);
+  order_rows(s->locks, s->lock_count, sizeof *s->locks, order_locks);
+  order_rows(s->gpu_tables.kernels, s->gpu_tables.kernel_count, sizeof *s->gpu_tables.kernels, order_kernels);
+  order_rows(s->gpu_tables.copies, s->gpu_tables.copy_count, sizeof *s->gpu_tables.copies, order_copies);
+  order_rows(s->gpu_tables.findings, s->gpu_tables.finding_count, sizeof *s->gpu_tables.findings, order_findings);
+  order_rows(s->gaps.threads, s->gaps.thread_listed, sizeof *s->gaps.threads, order_thread_gaps);
+  order_rows(s->gaps.gpus, s->gaps.gpu_listed, sizeof *s->gaps.gpus, order_gpu_gaps);
+  order_rows(s->gaps.thread_by_cause, s->gaps.thread_cause_count, sizeof *s->gaps.thread_by_cause, order_causes);
+  order_rows(s->gaps.gpu_by_cause, s->gaps.gpu_cause_count, sizeof *s->gaps.gpu_by_cause, order_causes);
+  s->gaps.thread_listed = s->gaps.thread_listed < gaps_listed ? s->gaps.thread_listed : gaps_listed;
+  s->gaps.gpu_listed = s->gaps.gpu_listed < gaps_listed ? s->gaps.gpu_listed : gaps_listed;
 }
 
 /* Where a part begins on the clock of the first: one host has one CLOCK_MONOTONIC, others only the time of day. */
@@ -719,16 +673,19 @@ const char *opgap_parts_process_key(struct opgap_pool *pool, const struct opgap_
                            (long long)start);
 }
 
-/* Of a qsort of indices into parts: those with many processes first, then in their order. */
+/* What is most complete comes first: a snapshot has the processes of its trace and fewer records. */
 struct indexed_part {
   size_t index, processes;
+  uint64_t records;
 };
 
-static int by_processes(const void *left, const void *right)
+static int most_first(const void *left, const void *right)
 {
   const struct indexed_part *l = left, *r = right;
   if (l->processes != r->processes)
     return l->processes > r->processes ? -1 : 1;
+  if (l->records != r->records)
+    return l->records > r->records ? -1 : 1;
   return l->index < r->index ? -1 : 1;
 }
 
@@ -741,62 +698,75 @@ static void add_notice(struct opgap_summary *s, const char *text)
   s->notices = notices;
 }
 
-/* Takes the marked parts out. */
-static void leave_out(struct opgap_parts *parts, const bool *repeated)
+/* Of each process the part that it was first met in, by the id of its key. */
+struct owners {
+  struct opgap_pool *pool; /* of the keys */
+  struct opgap_strings keys;
+  VEC(size_t) parts; /* by id - 1 */
+};
+
+/* How many processes of a part another one has; *used is the first such part.  Its other processes become its own. */
+static size_t claim(struct owners *owners, const struct opgap_summary *s, size_t index, size_t *used)
 {
-  size_t first = 0, count = 0;
-  while (repeated[first]) /* the largest part never is */
-    first++;
+  size_t again = 0;
+  for (size_t i = 0; i < s->process_count; i++) {
+    const char *key = opgap_parts_process_key(owners->pool, s, &s->processes[i]);
+    uint32_t id = opgap_strings_id(&owners->keys, key, strlen(key)); /* counts from 1, in the order of coming up */
+    if (id > owners->parts.count)
+      *VEC_PUSH(&owners->parts) = index;
+    else if (owners->parts.at[id - 1] != index && again++ == 0)
+      *used = owners->parts.at[id - 1];
+  }
+  return again;
+}
+
+/* Takes out the parts for which others are used; used[i] is i where a part stays. */
+static void leave_out(struct opgap_parts *parts, const size_t *used)
+{
+  size_t count = 0;
   for (size_t i = 0; i < parts->v.count; i++) {
-    struct opgap_summary *s = parts->v.at[i], *stays = parts->v.at[first];
-    if (repeated[i])
-      add_notice(stays, opgap_pool_printf(stays->pool, "%s is there twice: left out", s->path));
+    struct opgap_summary *stays = parts->v.at[used[i]];
+    if (used[i] != i && strcmp(parts->v.at[i]->path, stays->path) == 0)
+      add_notice(stays, opgap_pool_printf(stays->pool, "%s is given twice: it counts once", stays->path));
+    else if (used[i] != i)
+      add_notice(stays, opgap_pool_printf(stays->pool, "%s has processes of %s: it is left out, %s is used",
+                                          parts->v.at[i]->path, stays->path, stays->path));
   }
   for (size_t i = 0; i < parts->v.count; i++) {
-    struct opgap_summary *s = parts->v.at[i];
-    if (repeated[i])
-      opgap_summary_free(s);
+    if (used[i] != i)
+      opgap_summary_free(parts->v.at[i]);
     else
-      parts->v.at[count++] = s;
+      parts->v.at[count++] = parts->v.at[i];
   }
   parts->v.count = count;
 }
 
 bool opgap_parts_leave_out_repeats(struct opgap_parts *parts, char *error, size_t size)
 {
-  size_t count = parts->v.count, repeats = 0;
+  size_t count = parts->v.count, *used = opgap_xcalloc(count, sizeof *used);
   struct indexed_part *order = opgap_xcalloc(count, sizeof *order);
-  bool *repeated = opgap_xcalloc(count, sizeof *repeated), good = true;
-  struct opgap_pool *pool = opgap_pool_new();
-  struct opgap_strings keys;
-  opgap_strings_init(&keys, pool);
+  struct owners owners = {.pool = opgap_pool_new()};
+  bool good = true;
+  opgap_strings_init(&owners.keys, owners.pool);
   for (size_t i = 0; i < count; i++)
-    order[i] = (struct indexed_part){i, parts->v.at[i]->process_count};
-  if (count > 0)
-    qsort(order, count, sizeof *order, by_processes);
-  uint32_t known = 0; /* ids count from 1, in the order in which they come up */
+    order[i] = (struct indexed_part){i, parts->v.at[i]->process_count, parts->v.at[i]->records};
+  order_rows(order, count, sizeof *order, most_first);
   for (size_t o = 0; o < count && good; o++) {
-    const struct opgap_summary *s = parts->v.at[order[o].index];
-    size_t again = 0;
-    uint32_t before = known;
-    for (size_t i = 0; i < s->process_count; i++) {
-      const char *key = opgap_parts_process_key(pool, s, &s->processes[i]);
-      uint32_t id = opgap_strings_id(&keys, key, strlen(key));
-      again += id <= before;
-      known = id > known ? id : known;
-    }
-    repeated[order[o].index] = again > 0 && again == s->process_count;
-    repeats += repeated[order[o].index];
+    size_t index = order[o].index, again = claim(&owners, parts->v.at[index], index, &used[index]);
+    const struct opgap_summary *s = parts->v.at[index];
+    if (again == 0)
+      used[index] = index;
     good = again == 0 || again == s->process_count;
     if (!good)
       snprintf(error, size, "%s: %zu of its %zu processes are in another part as well: they would count twice", s->path,
                again, s->process_count);
   }
-  if (good && repeats > 0)
-    leave_out(parts, repeated);
-  opgap_strings_free(&keys);
-  opgap_pool_free(pool);
-  free(repeated);
+  if (good)
+    leave_out(parts, used);
+  VEC_FREE(&owners.parts);
+  opgap_strings_free(&owners.keys);
+  opgap_pool_free(owners.pool);
+  free(used);
   free(order);
   return good;
 }
@@ -822,7 +792,7 @@ static bool other_commands(struct opgap_summary *const *parts, size_t count)
   return false;
 }
 
-struct opgap_summary *opgap_parts_merge(const struct opgap_parts *parts)
+struct opgap_summary *opgap_parts_merge(const struct opgap_parts *parts, size_t gaps_listed)
 {
   size_t count = parts->v.count;
   struct opgap_summary **order = opgap_xcalloc(count, sizeof *order);
@@ -854,7 +824,7 @@ struct opgap_summary *opgap_parts_merge(const struct opgap_parts *parts)
     s->gpu_status = "ok";
   if (other_commands(order, count))
     add_notice(s, "the parts are runs of different commands");
-  sort_tables(s);
+  sort_tables(s, gaps_listed > 0 ? gaps_listed : OPGAP_GAPS_LISTED);
   opgap_ranks_compare(&s->ranks);
   opgap_verdict_straggler(s);
   free(shifts);

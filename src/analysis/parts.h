@@ -41,9 +41,11 @@ bool opgap_parts_parse(struct opgap_parts *parts, const char *text, size_t lengt
 const char *opgap_parts_process_key(struct opgap_pool *pool, const struct opgap_summary *part,
                                     const struct opgap_sum_process *process);
 /* Nothing is counted twice: a part whose processes are all in other parts is freed and left out, with a notice in the
- * first one that stays.  False with one line in error[size] when only some of them are; then parts is unchanged. */
+ * one that is used instead: of two with the same processes the one with more records, such as a trace beside an earlier
+ * snapshot of it.  False with one line in error[size] when only some of them are; then parts is unchanged. */
 bool opgap_parts_leave_out_repeats(struct opgap_parts *parts, char *error, size_t size);
-/* One summary of at least one part; the parts are not needed any more after it. */
-struct opgap_summary *opgap_parts_merge(const struct opgap_parts *parts);
+/* One summary of at least one part; the parts are not needed any more after it.  It lists the longest gaps of those
+ * that the parts list, at most gaps_listed for each table (0: 50). */
+struct opgap_summary *opgap_parts_merge(const struct opgap_parts *parts, size_t gaps_listed);
 
 #endif

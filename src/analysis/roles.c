@@ -3,6 +3,7 @@
  * A trainer ran an optimizer, a backward pass, or fetched batches from a DataLoader.  A DataLoader worker wrote to a
  * pipe that a trainer's __next__ read from; workers of one loader are numbered by their start, as PyTorch does. */
 #include "analysis/internal.h"
+#include "analysis/order.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -244,14 +245,6 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_process 
     row->blocked_ns = a->threads[p->main_thread].blocked_ns;
 }
 
-static int by_start(const void *left, const void *right)
-{
-  const struct opgap_sum_process *l = left, *r = right;
-  if (l->start_ns != r->start_ns)
-    return l->start_ns < r->start_ns ? -1 : 1;
-  return l->pid < r->pid ? -1 : l->pid > r->pid;
-}
-
 static bool is_traced(const struct analysis *a, int32_t pid)
 {
   for (unsigned i = 0; i < a->process_count; i++)
@@ -313,6 +306,6 @@ void roles_finish(struct analysis *a)
   for (unsigned i = 0; i < a->process_count; i++)
     if (a->processes[i].included)
       fill(a, i, &s->processes[s->process_count++]);
-  qsort(s->processes, s->process_count, sizeof *s->processes, by_start);
+  order_rows(s->processes, s->process_count, sizeof *s->processes, order_processes);
   list_untraced(a);
 }

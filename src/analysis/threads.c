@@ -5,6 +5,7 @@
  * queue (schedstat's wait time, of it what the cgroup's limit took), or off the CPU in something that is not hooked.  A
  * shorter stretch of the interval gets its share of each, so these parts are estimates. */
 #include "analysis/internal.h"
+#include "analysis/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -163,16 +164,6 @@ bool threads_off_cpu(const struct analysis *a, struct thread *t, uint64_t start,
   return any;
 }
 
-static int busiest_first(const void *left, const void *right)
-{
-  const struct opgap_sum_thread *l = left, *r = right;
-  uint64_t l_ns = l->run_ns == OPGAP_UNKNOWN ? 0 : l->run_ns + l->queue_ns;
-  uint64_t r_ns = r->run_ns == OPGAP_UNKNOWN ? 0 : r->run_ns + r->queue_ns;
-  if (l_ns != r_ns)
-    return l_ns < r_ns ? 1 : -1;
-  return l->pid != r->pid ? (l->pid < r->pid ? -1 : 1) : l->tid < r->tid ? -1 : l->tid > r->tid;
-}
-
 static void fill(struct analysis *a, const struct thread *t, struct opgap_sum_thread *row)
 {
   const struct process *p = &a->processes[t->process];
@@ -207,6 +198,5 @@ void threads_finish(struct analysis *a)
     if (p->included && p->info->streams[t->stream].kind == OPGAP_STREAM_THREAD)
       fill(a, t, &s->threads[s->thread_count++]);
   }
-  if (s->thread_count)
-    qsort(s->threads, s->thread_count, sizeof *s->threads, busiest_first);
+  order_rows(s->threads, s->thread_count, sizeof *s->threads, order_threads);
 }

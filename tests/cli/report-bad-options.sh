@@ -10,3 +10,6 @@ try --table files --format json
 try --table files --format csv --by line
 try --by line --sort name
 try --table files --format csv | head -1
+opgap report --summary-out t.json t.opgap
+opgap report --by line t.json
+echo "exit $?"

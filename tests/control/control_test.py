@@ -238,7 +238,7 @@ def snapshots(folder):
     os.kill(pid, signal.SIGCONT)
     job.tell("m 200")
     other = os.path.join(folder, "other")
-    assert opgap("snapshot", "--out", other, job.trace)[0] == f"1 process, 1 of them running, copied to {other}\n"
+    assert opgap("snapshot", "-o", other, job.trace)[0] == f"1 process, 1 of them running, copied to {other}\n"
     assert "cannot make the folder" in opgap("snapshot", "--out", other, job.trace, code=2)[1]
     job.end()
     assert mallocs(copy) == {pid: 100} and mallocs(other) == {pid: 300} and mallocs(job.trace) == {pid: 300}

@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fail("not one line about what is wrong");
   if (good) {
     read_again(&parts);
-    struct opgap_summary *s = opgap_parts_merge(&parts);
+    struct opgap_summary *s = opgap_parts_merge(&parts, 0);
     print_all(s, sink);
     opgap_summary_free(s);
   }

@@ -105,7 +105,7 @@ expect 0 '' "$opgap" report --summary-out base1.sum base1.opgap
 for again in base1.opgap base1.sum; do
   "$opgap" report --format csv --table files base1.opgap "$again" >twice.csv
   cmp once.csv twice.csv || failed=1
-  expect 0 "notice .*base1.opgap is there twice: left out" "$opgap" report base1.opgap "$again"
+  expect 0 "notice .*base1.opgap is given twice: it counts once" "$opgap" report base1.opgap "$again"
 done
 cp train other
 OPGAP_OUT=another.opgap LD_PRELOAD=$tracer ./other data.bin

@@ -48,6 +48,8 @@ if command -v bash >/dev/null; then
   same "bash: values" "csv json markdown text" "$(complete_bash opgap report --format '')"
   same "bash: formats of export" "chrome collapsed csv kineto perfetto speedscope sqlite" \
     "$(complete_bash opgap export --to '')"
+  same "bash: a reader" "hta tensorboard" "$(complete_bash opgap export --for '')"
+  same "bash: folders" "folder perf.json run.opgap train.py" "$(complete_bash opgap snapshot --out '')"
   same "bash: values behind =" "csv json markdown text" "$(complete_bash opgap report --format =)"
   same "bash: a value behind =" "json" "$(complete_bash opgap report --format = j)"
   same "bash: a setting" "both native off python" "$(complete_bash opgap record --stacks '')"

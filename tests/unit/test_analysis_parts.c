@@ -94,7 +94,7 @@ START_TEST(test_read_is_what_was_written)
   ck_assert_uint_eq(back.v.count, 1);
   json_t *written = json_of(parts.v.at[0]), *read = json_of(back.v.at[0]);
   same_json(written, read, "report");
-  struct opgap_summary *merged = opgap_parts_merge(&back);
+  struct opgap_summary *merged = opgap_parts_merge(&back, 0);
   json_t *alone = json_of(merged);
   same_json(written, alone, "report");
   json_decref(written);
@@ -119,7 +119,7 @@ START_TEST(test_merge_adds)
   struct opgap_parts parts = {0};
   *VEC_PUSH(&parts.v) = part(1, 3000, 8); /* begins 2 ms later */
   *VEC_PUSH(&parts.v) = part(0, 1000, 8);
-  struct opgap_summary *s = opgap_parts_merge(&parts);
+  struct opgap_summary *s = opgap_parts_merge(&parts, 0);
   ck_assert_uint_eq(s->records, parts.v.at[0]->records + parts.v.at[1]->records);
   ck_assert_uint_eq(s->start_ns, 1000000);
   ck_assert_uint_eq(s->duration_ns, parts.v.at[0]->duration_ns + 2000000);
@@ -161,7 +161,7 @@ START_TEST(test_merge_in_any_order)
   char error[512] = "";
   for (int rank = 0; rank < 3; rank++)
     *VEC_PUSH(&parts.v) = part(rank, 1000, 6);
-  struct opgap_summary *at_once = opgap_parts_merge(&parts);
+  struct opgap_summary *at_once = opgap_parts_merge(&parts, 0);
   struct opgap_parts two = {0}, one = {0};
   *VEC_PUSH(&two.v) = parts.v.at[2];
   *VEC_PUSH(&two.v) = parts.v.at[0];
@@ -171,7 +171,7 @@ START_TEST(test_merge_in_any_order)
   write_parts(&two);
   ck_assert(opgap_parts_read(&back, path, error, sizeof error));
   ck_assert_uint_eq(back.v.count, 3);
-  struct opgap_summary *by_files = opgap_parts_merge(&back);
+  struct opgap_summary *by_files = opgap_parts_merge(&back, 0);
   json_t *left = json_of(at_once), *right = json_of(by_files);
   same_json(left, right, "report");
   json_decref(left);
@@ -201,13 +201,54 @@ START_TEST(test_repeats_are_left_out)
   ck_assert_msg(opgap_parts_leave_out_repeats(&parts, error, sizeof error), "%s", error);
   ck_assert_uint_eq(parts.v.count, 3);
   const struct opgap_summary *first = parts.v.at[0];
-  ck_assert_uint_eq(first->notice_count, 3);
+  ck_assert_uint_eq(first->notice_count, 1);
   char notice[256];
-  snprintf(notice, sizeof notice, "%s is there twice: left out", first->path);
-  ck_assert_str_eq(first->notices[2], notice);
-  struct opgap_summary *s = opgap_parts_merge(&parts);
+  snprintf(notice, sizeof notice, "%s is given twice: it counts once", first->path);
+  ck_assert_str_eq(first->notices[0], notice);
+  struct opgap_summary *s = opgap_parts_merge(&parts, 0);
   ck_assert_uint_eq(file_row(s, "/common")->calls, 24);
   opgap_summary_free(s);
+  opgap_parts_free(&parts);
+}
+END_TEST
+
+/* A snapshot of a trace that went on is given before it: what counts is the trace, which has more. */
+START_TEST(test_the_fuller_copy_is_used)
+{
+  for (unsigned snapshot = 0; snapshot < 2; snapshot++) { /* at which place it is given */
+    struct opgap_parts parts = {0};
+    char error[512] = "";
+    for (unsigned i = 0; i < 2; i++) {
+      *VEC_PUSH(&parts.v) = part(0, 1000, i == snapshot ? 3 : 8);
+      parts.v.at[i]->path = i == snapshot ? "snapshot.opgap" : "whole.opgap";
+    }
+    ck_assert_msg(opgap_parts_leave_out_repeats(&parts, error, sizeof error), "%s", error);
+    ck_assert_uint_eq(parts.v.count, 1);
+    ck_assert_str_eq(parts.v.at[0]->path, "whole.opgap");
+    ck_assert_uint_eq(file_row(parts.v.at[0], "/common")->calls, 8);
+    ck_assert_uint_eq(parts.v.at[0]->notice_count, 1);
+    ck_assert_str_eq(parts.v.at[0]->notices[0],
+                     "snapshot.opgap has processes of whole.opgap: it is left out, whole.opgap is used");
+    opgap_parts_free(&parts);
+  }
+}
+END_TEST
+
+/* Of the gaps that the parts list, the longest, as many as asked for. */
+START_TEST(test_merge_lists_gaps)
+{
+  struct opgap_parts parts = {0};
+  for (int rank = 0; rank < 2; rank++)
+    *VEC_PUSH(&parts.v) = part(rank, 1000, 40); /* a read of 2 ms a step */
+  struct opgap_summary *usual = opgap_parts_merge(&parts, 0), *three = opgap_parts_merge(&parts, 3),
+                       *all = opgap_parts_merge(&parts, SIZE_MAX);
+  ck_assert_uint_eq(usual->gaps.thread_count, 80);
+  ck_assert_uint_eq(usual->gaps.thread_listed, 50);
+  ck_assert_uint_eq(three->gaps.thread_listed, 3);
+  ck_assert_uint_eq(all->gaps.thread_listed, 80);
+  opgap_summary_free(usual);
+  opgap_summary_free(three);
+  opgap_summary_free(all);
   opgap_parts_free(&parts);
 }
 END_TEST
@@ -243,7 +284,7 @@ static bool tells_other_commands(const char *left, const char *right, int rank)
     fake_op(p, t, 0, 3000, 3100, "aten::mm", 2, 64);
     *VEC_PUSH(&parts.v) = fake_analyse(&(struct opgap_analysis_options){0});
   }
-  struct opgap_summary *s = opgap_parts_merge(&parts);
+  struct opgap_summary *s = opgap_parts_merge(&parts, 0);
   bool tells = false;
   for (size_t i = 0; i < s->notice_count; i++)
     tells = tells || strcmp(s->notices[i], "the parts are runs of different commands") == 0;
@@ -309,6 +350,8 @@ int main(void)
   tcase_add_test(cases, test_merge_adds);
   tcase_add_test(cases, test_merge_in_any_order);
   tcase_add_test(cases, test_repeats_are_left_out);
+  tcase_add_test(cases, test_the_fuller_copy_is_used);
+  tcase_add_test(cases, test_merge_lists_gaps);
   tcase_add_test(cases, test_overlap_is_refused);
   tcase_add_test(cases, test_other_commands_are_told);
   tcase_add_test(cases, test_bad_files);

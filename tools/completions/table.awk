@@ -18,7 +18,7 @@ function finish(values) {
   if (value ~ /\|/) {
     values = value
     gsub(/\|/, " ", values)
-  } else if (value == "FILE" || value == "PATH") {
+  } else if (value == "FILE" || value == "PATH" || value == "FOLDER") {
     values = "<files>"
   } else if (value != "") {
     values = first_list(text)

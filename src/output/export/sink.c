@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,51 +13,11 @@
 
 #include "analysis/pool.h"
 #include "analysis/text.h"
+#include "output/replace.h"
 
 #define GZIP_LEVEL 4
 #define ZSTD_LEVEL 3
 #define PACKED 131072u
-
-/* ---- temporary names ---- */
-
-static char pending[4096]; /* for the signal handler; "" none */
-
-char *sink_temporary(const char *path)
-{
-  char *temporary;
-  struct stat status;
-  if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
-    errno = EISDIR;
-    return NULL;
-  }
-  if (asprintf(&temporary, "%s.%ld.part", path, (long)getpid()) < 0) {
-    errno = ENOMEM;
-    return NULL;
-  }
-  if (strlen(temporary) < sizeof pending)
-    strcpy(pending, temporary);
-  return temporary;
-}
-
-int sink_settle(char *temporary, const char *path, bool rename_it)
-{
-  int error = 0;
-  if (rename_it && rename(temporary, path) != 0) {
-    error = errno;
-    rename_it = false;
-  }
-  if (!rename_it)
-    unlink(temporary);
-  pending[0] = '\0';
-  free(temporary);
-  return error;
-}
-
-void sink_abandon_all(void)
-{
-  if (pending[0] != '\0')
-    unlink(pending);
-}
 
 /* ---- opening ---- */
 
@@ -98,7 +57,7 @@ static bool open_file(struct sink *sink, const char *path)
     sink->fd = open(path, O_WRONLY | O_CLOEXEC); /* a folder gives EISDIR */
     return sink->fd >= 0;
   }
-  sink->temporary = sink_temporary(path);
+  sink->temporary = replace_begin(path);
   if (sink->temporary == NULL)
     return false;
   sink->fd = open(sink->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -126,7 +85,7 @@ struct sink *sink_open(const char *path)
     return sink;
   int error = errno;
   if (sink->temporary != NULL)
-    sink_settle(sink->temporary, path, false);
+    replace_end(sink->temporary, path, false);
   release(sink);
   errno = error;
   return NULL;
@@ -219,7 +178,7 @@ int sink_finish(struct sink *sink)
   if (close(sink->fd) != 0 && error == 0)
     error = errno;
   if (sink->temporary != NULL) {
-    int renamed = sink_settle(sink->temporary, sink->path, error == 0);
+    int renamed = replace_end(sink->temporary, sink->path, error == 0);
     error = error ? error : renamed;
   }
   release(sink);
@@ -230,7 +189,7 @@ void sink_abandon(struct sink *sink)
 {
   close(sink->fd);
   if (sink->temporary != NULL)
-    sink_settle(sink->temporary, sink->path, false);
+    replace_end(sink->temporary, sink->path, false);
   release(sink);
 }
 

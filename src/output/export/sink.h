@@ -37,13 +37,6 @@ void sink_abandon(struct sink *sink);
 void sink_flush(struct sink *sink);
 void sink_long(struct sink *sink, const void *bytes, size_t size);
 
-/* A temporary name beside `path`, to be freed, registered so that sink_abandon_all removes it; NULL: errno says why. */
-char *sink_temporary(const char *path);
-/* Renames it, or removes it when `rename_it` is false; frees it.  Returns 0 or an errno. */
-int sink_settle(char *temporary, const char *path, bool rename_it);
-/* Removes the temporary file in the making; may be called from a signal handler. */
-void sink_abandon_all(void);
-
 /* Bytes before compression. */
 static inline uint64_t sink_written(const struct sink *sink)
 {

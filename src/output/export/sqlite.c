@@ -18,6 +18,7 @@
 #include "output/export/export.h"
 #include "output/export/sqlite_schema.h"
 #include "output/output.h"
+#include "output/replace.h"
 
 struct database {
   struct opgap_export_job *job;
@@ -416,12 +417,12 @@ bool export_sqlite(struct opgap_export_job *job)
     snprintf(job->error, sizeof job->error, "cannot write %s: it is no regular file", job->path);
     return false;
   }
-  char *temporary = sink_temporary(job->path);
+  char *temporary = replace_begin(job->path);
   if (temporary == NULL)
     error = errno;
   bool done = temporary != NULL && write_database(&d, temporary);
   if (temporary != NULL)
-    error = sink_settle(temporary, job->path, done);
+    error = replace_end(temporary, job->path, done);
   if (error != 0)
     snprintf(job->error, sizeof job->error, "cannot write %s: %s", job->path, strerror(error));
   job->files_written += done && error == 0;
