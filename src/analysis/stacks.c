@@ -20,6 +20,7 @@ struct frame {
 struct place {
   struct frame frames[INLINED];
   unsigned count;
+  bool is_signal; /* what the kernel calls a handler through: the frame that called it was interrupted */
 };
 
 struct seen_stack {
@@ -43,7 +44,7 @@ struct reading {
   VEC(struct seen_stack) stacks;   /* of the process */
   struct opgap_map stack_index;    /* (name id, call) -> stacks + 1 */
   VEC(struct place) places;        /* of the process */
-  struct opgap_map place_index;    /* (address, module) -> places + 1 */
+  struct opgap_map place_index;    /* (address of the code, module) -> places + 1 */
   VEC(struct opgap_stack_row) rows;
   struct opgap_map row_index; /* (string, 0) -> rows + 1 */
 };
@@ -164,8 +165,7 @@ static void find_place(struct reading *r, struct place *place, uint64_t module, 
   struct opgap_symbol found[INLINED];
   const struct seen_module *m = module < r->modules.count ? &r->modules.at[module] : NULL;
   const char *path = m && m->path[0] ? m->path : "(no file)";
-  /* a return address is behind its call */
-  unsigned count = m ? opgap_symbols_find(r->symbols, m->path, m->build_id, address - 1, found, INLINED) : 0;
+  unsigned count = m ? opgap_symbols_find(r->symbols, m->path, m->build_id, address, found, INLINED) : 0;
   if (count == 0) {
     const char *text = opgap_pool_printf(r->table->pool, "%s+0x%" PRIx64, base_name(path), address);
     place->frames[0] = (struct frame){string(r, text), string(r, text), string(r, path), false};
@@ -178,13 +178,29 @@ static void find_place(struct reading *r, struct place *place, uint64_t module, 
   place->count = count;
 }
 
-static const struct place *place_of(struct reading *r, uint64_t module, uint64_t address)
+static void find_signal(struct reading *r, struct place *place, uint64_t module, uint64_t address)
 {
-  uint32_t *index = opgap_map_put(&r->place_index, address, module + 1);
+  const struct seen_module *m = module < r->modules.count ? &r->modules.at[module] : NULL;
+  place->is_signal = m != NULL && opgap_symbols_is_signal(r->symbols, m->path, m->build_id, address);
+  if (place->is_signal) {
+    uint32_t text = string(r, "<signal handler called>");
+    place->frames[0] = (struct frame){text, text, string(r, m->path), false};
+    place->count = 1;
+  }
+}
+
+/* `interrupted`: it was about to run what is at its address; else its address is behind a call. */
+static const struct place *place_of(struct reading *r, uint64_t module, uint64_t address, bool interrupted)
+{
+  uint64_t code = address - !interrupted;
+  uint32_t *index = opgap_map_put(&r->place_index, code, module + 1);
   if (*index == 0) {
     struct place *place = VEC_PUSH(&r->places);
     *index = (uint32_t)r->places.count;
-    find_place(r, place, module, address);
+    if (!interrupted)
+      find_signal(r, place, module, address);
+    if (!place->is_signal)
+      find_place(r, place, module, code);
     return place;
   }
   return &r->places.at[*index - 1];
@@ -249,10 +265,12 @@ static void decode(struct reading *r, uint64_t name_id, struct frames *frames)
     if (kind == 0 && python_count < FRAMES)
       python[python_count++] = value;
   at = bytes + 1;
+  bool interrupted = false;
   while (get_number(&at, end, &kind) && get_number(&at, end, &value)) {
     if (kind == 0)
       continue;
-    const struct place *place = place_of(r, kind == 1 ? UINT32_MAX : kind - 2, value);
+    const struct place *place = place_of(r, kind == 1 ? UINT32_MAX : kind - 2, value, interrupted);
+    interrupted = place->is_signal;
     for (unsigned i = 0; i < place->count; i++) {
       if (place->frames[i].interpreter && next < python_count)
         push_run(r, frames, python, python_count, &next);

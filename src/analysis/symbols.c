@@ -182,6 +182,21 @@ static unsigned find_scopes(struct opgap_symbols *symbols, Dwfl_Module *module, 
   return count;
 }
 
+/* As .cfi_signal_frame says of it. */
+bool opgap_symbols_is_signal(struct opgap_symbols *symbols, const char *module, const char *build_id, uint64_t address)
+{
+  struct module *m = module_of(symbols, module, build_id);
+  Dwarf_Addr bias;
+  Dwarf_Frame *frame;
+  bool is_signal = false;
+  Dwarf_CFI *cfi = m->module != NULL ? dwfl_module_eh_cfi(m->module, &bias) : NULL;
+  if (cfi == NULL || dwarf_cfi_addrframe(cfi, address + m->bias - bias, &frame) != 0)
+    return false;
+  dwarf_frame_info(frame, NULL, NULL, &is_signal);
+  free(frame);
+  return is_signal;
+}
+
 unsigned opgap_symbols_find(struct opgap_symbols *symbols, const char *module, const char *build_id, uint64_t address,
                             struct opgap_symbol *found, unsigned room)
 {
@@ -231,6 +246,12 @@ unsigned opgap_symbols_find(struct opgap_symbols *symbols, const char *module, c
 {
   (void)symbols, (void)module, (void)build_id, (void)address, (void)found, (void)room;
   return 0;
+}
+
+bool opgap_symbols_is_signal(struct opgap_symbols *symbols, const char *module, const char *build_id, uint64_t address)
+{
+  (void)symbols, (void)module, (void)build_id, (void)address;
+  return false;
 }
 
 unsigned opgap_symbols_changed(const struct opgap_symbols *symbols)

@@ -25,6 +25,8 @@ void opgap_symbols_free(struct opgap_symbols *symbols);
  * digits, "" to trust the file.  Returns their number, 0: no name is known. */
 unsigned opgap_symbols_find(struct opgap_symbols *symbols, const char *module, const char *build_id, uint64_t address,
                             struct opgap_symbol *found, unsigned room);
+/* Whether it is the code through which the kernel calls signal handlers. */
+bool opgap_symbols_is_signal(struct opgap_symbols *symbols, const char *module, const char *build_id, uint64_t address);
 /* Modules whose file is another build than the recorded one. */
 unsigned opgap_symbols_changed(const struct opgap_symbols *symbols);
 

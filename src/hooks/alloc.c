@@ -15,7 +15,12 @@ size_t opgap_alloc_threshold;
 /* A call that comes before this library is relocated (an IFUNC resolver that allocates) is served from here.  Blocks
  * are never reused.  The word before a block holds its size. */
 #define BOOTSTRAP_BYTES 65536u
-static _Alignas(16) char bootstrap[BOOTSTRAP_BYTES];
+/* Behind it: blocks of what is allocated while the tracer unwinds (stacks.h).  That is libunwind's thread-local data,
+ * which libc frees when it uses the thread's stack again, inside a pthread_create of the program's: a free that the
+ * program's counts must not have.  Each is 16 bytes, which end with the size, and the block. */
+#define LENT_BLOCKS 1024u
+#define LENT_BYTES 128u
+static _Alignas(16) char bootstrap[BOOTSTRAP_BYTES + LENT_BLOCKS * LENT_BYTES];
 static size_t bootstrap_used;
 
 static bool is_bootstrap(const void *block)
@@ -36,11 +41,45 @@ static void *bootstrap_alloc(size_t alignment, size_t size)
     return NULL;
   uintptr_t base = (uintptr_t)bootstrap;
   uintptr_t at = (base + bootstrap_used + sizeof(size_t) + alignment - 1) & ~(uintptr_t)(alignment - 1);
-  if (at + size > base + sizeof bootstrap)
+  if (at + size > base + BOOTSTRAP_BYTES)
     return NULL;
   bootstrap_used = at + size - base;
   ((size_t *)at)[-1] = size;
   return (void *)at; /* fresh, so zeroed */
+}
+
+static _Atomic uint64_t lent[LENT_BLOCKS / 64]; /* a bit each; its owner alone touches the block: acquire, release */
+
+/* A zeroed block; NULL: the tracer is not unwinding, or there is none of that size. */
+static void *lent_take(size_t alignment, size_t size)
+{
+  if (opgap_cell != &opgap_unwind_cell || alignment > 16 || size > LENT_BYTES - 16)
+    return NULL;
+  for (unsigned w = 0; w < LENT_BLOCKS / 64; w++) {
+    uint64_t taken = atomic_load_explicit(&lent[w], memory_order_relaxed);
+    while (taken != UINT64_MAX) {
+      unsigned bit = (unsigned)__builtin_ctzll(~taken);
+      if (atomic_compare_exchange_weak_explicit(&lent[w], &taken, taken | UINT64_C(1) << bit, memory_order_acquire,
+                                                memory_order_relaxed)) {
+        char *block = bootstrap + BOOTSTRAP_BYTES + (size_t)(w * 64 + bit) * LENT_BYTES + 16;
+        ((size_t *)(uintptr_t)block)[-1] = size;
+        for (size_t i = 0; i < LENT_BYTES - 16; i++)
+          block[i] = 0;
+        return block;
+      }
+    }
+  }
+  return NULL;
+}
+
+/* A block of the bootstrap arena or a lent one. */
+static void bootstrap_free(const void *block)
+{
+  size_t at = (uintptr_t)block - (uintptr_t)bootstrap;
+  if (at < BOOTSTRAP_BYTES)
+    return;
+  size_t i = (at - BOOTSTRAP_BYTES) / LENT_BYTES;
+  atomic_fetch_and_explicit(&lent[i / 64], ~(UINT64_C(1) << i % 64), memory_order_release);
 }
 
 /* ---- the slow ways ---- */
@@ -101,8 +140,12 @@ static inline bool is_special(const struct opgap_thread *thread, unsigned counte
   OPGAP_COLD void *name##_slow params                                                                                  \
   {                                                                                                                    \
     struct opgap_thread *thread = OPGAP_ENTER(alloc);                                                                  \
-    if (thread == NULL)                                                                                                \
+    if (thread == NULL) {                                                                                              \
+      void *lent_block = lent_take(alignment, size);                                                                   \
+      if (lent_block != NULL)                                                                                          \
+        return lent_block;                                                                                             \
       return OPGAP_BOUND(name) ? opgap_real.name args : bootstrap_alloc(alignment, size);                              \
+    }                                                                                                                  \
     opgap_count(thread, OPGAP_COUNTER_##name, size);                                                                   \
     uint64_t start = opgap_ticks();                                                                                    \
     void *block = opgap_real.name args;                                                                                \
@@ -180,8 +223,12 @@ OPGAP_EXPORT int posix_memalign(void **block, size_t alignment, size_t size)
 
 OPGAP_COLD void free_slow(void *block)
 {
-  if (block == NULL || is_bootstrap(block))
+  if (block == NULL)
     return;
+  if (is_bootstrap(block)) {
+    bootstrap_free(block);
+    return;
+  }
   struct opgap_thread *thread = OPGAP_ENTER(alloc);
   if (thread == NULL) {
     if (OPGAP_BOUND(free))
@@ -226,6 +273,8 @@ static void *bootstrap_realloc(void *block, size_t size)
   void *fresh = opgap_bind_slot(OPGAP_SLOT_malloc) ? opgap_real.malloc(size) : bootstrap_alloc(16, size);
   if (fresh && old)
     opgap_real_memmove(fresh, block, old < size ? old : size);
+  if (fresh && block)
+    bootstrap_free(block);
   return fresh;
 }
 

@@ -17,6 +17,7 @@
 #include "record/raw.h"
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument);
+int pthread_key_create(pthread_key_t *key, void (*destructor)(void *));
 int pthread_setname_np(pthread_t thread, const char *name);
 int prctl(int option, ...);
 
@@ -192,6 +193,15 @@ static void note_name(const char *name)
 {
   uint64_t id = opgap_intern(name, strnlen(name, 15)); /* the kernel keeps 15 */
   opgap_emit(OPGAP_EV_THREAD_NAME, 0, opgap_ticks(), 0, &id, 1);
+}
+
+OPGAP_EXPORT int pthread_key_create(pthread_key_t *key, void (*destructor)(void *))
+{
+  if (!OPGAP_BOUND(pthread_key_create))
+    return EAGAIN;
+  if (opgap_unlikely(opgap_cell == &opgap_unwind_cell))
+    destructor = opgap_stacks_destructor(destructor);
+  return opgap_real.pthread_key_create(key, destructor);
 }
 
 OPGAP_EXPORT int pthread_setname_np(pthread_t thread, const char *name)

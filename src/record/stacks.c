@@ -388,21 +388,24 @@ static struct stack_thread *state_of(const struct opgap_thread *thread)
   return state;
 }
 
-/* Frames of the program, from the caller of the hook outwards. */
+/* Frames of the program, from the caller of the hook outwards.  Our own are also behind a signal that came in a hooked
+ * call, and where we start a thread.  What called them stood at a call: its address is made one within that
+ * instruction, as the frame that a signal interrupts has its own address and not that of a return. */
 static unsigned take_native(void **frames)
 {
   atomic_fetch_add(&unwinding, 1);
   int count = backtrace(frames, OPGAP_STACK_FRAMES);
   atomic_fetch_sub(&unwinding, 1);
-  if (count <= 0)
-    return 0;
-  unsigned own = 0;
+  unsigned kept = 0;
   if (own_end == 0)
     module_of((uintptr_t)&take_native);
-  while (own < (unsigned)count && (uintptr_t)frames[own] >= own_start && (uintptr_t)frames[own] < own_end)
-    own++;
-  memmove(frames, frames + own, ((unsigned)count - own) * sizeof *frames);
-  return (unsigned)count - own;
+  for (int i = 0; i < count; i++) {
+    if ((uintptr_t)frames[i] >= own_start && (uintptr_t)frames[i] < own_end)
+      continue;
+    bool behind_own = kept > 0 && (uintptr_t)frames[i - 1] >= own_start && (uintptr_t)frames[i - 1] < own_end;
+    frames[kept++] = (void *)((uintptr_t)frames[i] - behind_own);
+  }
+  return kept;
 }
 
 static uint32_t take_here(struct stack_thread *state, unsigned slot, uint32_t *python, unsigned *python_count)
@@ -422,12 +425,41 @@ static uint32_t take_here(struct stack_thread *state, unsigned slot, uint32_t *p
   return name;
 }
 
+/* Calls function(argument) as libunwind: the thread's hooks pass through.  No signal handler runs meanwhile: it would
+ * run on the borrowed stack, leave by longjmp, or go unrecorded. */
+static void as_unwinder(void (*function)(void *), void *argument)
+{
+  uint64_t all = UINT64_MAX, before = 0;
+  opgap_raw6(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, (long)&all, (long)&before, sizeof all, 0, 0);
+  struct opgap_cell *cell = opgap_cell;
+  opgap_cell = &opgap_unwind_cell;
+  function(argument);
+  opgap_cell = cell;
+  opgap_raw6(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (long)&before, 0, sizeof before, 0, 0);
+}
+
+static void (*destructor)(void *); /* libunwind's, of the one key that it makes */
+
+static void destroy(void *value)
+{
+  as_unwinder(destructor, value);
+}
+
+void (*opgap_stacks_destructor(void (*of_libunwind)(void *)))(void *)
+{
+  if (destructor != NULL || of_libunwind == NULL)
+    return of_libunwind;
+  destructor = of_libunwind;
+  return destroy;
+}
+
 struct taking {
   struct stack_thread *state;
   unsigned slot;
   uint32_t *python;
   unsigned *python_count;
   uint32_t name;
+  void *stack; /* its top */
 };
 
 static void take_on_stack(void *context)
@@ -439,21 +471,19 @@ static void take_on_stack(void *context)
   readable = NULL;
 }
 
-/* No signal handler runs meanwhile: it would run on the borrowed stack, or leave by longjmp. */
+static void switch_stack(void *context)
+{
+  opgap_call_on_stack(take_on_stack, context, ((struct taking *)context)->stack);
+}
+
 static uint32_t take(struct stack_thread *state, unsigned slot, uint32_t *python, unsigned *python_count)
 {
-  struct taking taking = {state, slot, python, python_count, 0};
-  uint64_t all = UINT64_MAX, before = 0;
   int stack = stack_take();
   if (stack < 0)
     return 0;
-  opgap_raw6(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, (long)&all, (long)&before, sizeof all, 0, 0);
-  struct opgap_cell *cell = opgap_cell;
-  opgap_cell = &opgap_unwind_cell;
-  opgap_call_on_stack(take_on_stack, &taking, stacks + (size_t)(stack + 1) * STACK_BYTES);
-  opgap_cell = cell;
+  struct taking taking = {state, slot, python, python_count, 0, stacks + (size_t)(stack + 1) * STACK_BYTES};
+  as_unwinder(switch_stack, &taking);
   stack_give(stack);
-  opgap_raw6(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (long)&before, 0, sizeof before, 0, 0);
   return taking.name;
 }
 

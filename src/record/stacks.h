@@ -9,8 +9,9 @@
  * Context   A hook's end, also in signal handlers and on small stacks: unwinding runs on a stack of the tracer's, with
  *           all signals blocked.  libunwind is loaded with dlopen(RTLD_LOCAL), so that its _Unwind_* take nobody's
  *           place.  While it works the thread's own hooks pass through, except those that would give it a descriptor:
- *           the numbers are the program's, so it gets none (opgap_unwind_cell); what reads memory for it is ours.  It
- *           may call dl_iterate_phdr, once for each function that it has not met.
+ *           the numbers are the program's, so it gets none (opgap_unwind_cell); what reads memory for it is ours; and
+ *           malloc, whose blocks would be freed by a call of the program's (alloc.c).  It may call dl_iterate_phdr,
+ *           once for each function that it has not met.
  */
 #ifndef OPGAP_RECORD_STACKS_H
 #define OPGAP_RECORD_STACKS_H
@@ -35,6 +36,10 @@ void opgap_stacks_start(void);
 void opgap_stacks_forked(void);
 /* Records the calling thread's stack for what it just recorded: an event that took so many ticks, or so many bytes. */
 void opgap_stack_note(unsigned event, uint64_t ticks, uint64_t bytes) __attribute__((noinline, cold));
+
+/* libunwind keeps memory for each thread and gives it back at the thread's end, by the destructor of a key that it
+ * makes in its first walk: what to use instead of it, so that its calls are not counted as the program's. */
+void (*opgap_stacks_destructor(void (*destructor)(void *)))(void *);
 
 /* MODULE and FRAME records of all that stacks refer to, as ring words; for a trace whose beginning is dropped. */
 size_t opgap_stack_tables(uint64_t *words, size_t room, uint64_t ns);

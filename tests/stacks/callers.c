@@ -1,6 +1,11 @@
-/* Calls whose stacks a test knows: COUNT sleeps and COUNT large allocations, each from a place of its own. */
+/* Calls whose stacks a test knows: COUNT sleeps and COUNT large allocations, each from a place of its own.
+ * callers COUNT [signals | threads]: COUNT sleeps in a handler of signals, or in as many threads. */
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static void *volatile block;
 
@@ -30,9 +35,52 @@ __attribute__((noinline)) void allocator(int deep)
   __asm__ volatile("" ::"r"(deep) : "memory");
 }
 
+static void handler(int signal)
+{
+  struct timespec pause = {0, 2000000};
+  (void)signal;
+  nanosleep(&pause, NULL); /* LINE handler */
+}
+
+/* The signal comes in a hooked call: a write to a pipe that nobody reads. */
+__attribute__((noinline)) static void interrupted(int fd)
+{
+  if (write(fd, "", 1) == 0) /* LINE interrupted */
+    abort();
+  __asm__ volatile("" ::: "memory");
+}
+
+static int with_signals(int count)
+{
+  int fds[2];
+  if (pipe(fds) != 0 || close(fds[0]) != 0 || signal(SIGPIPE, handler) == SIG_ERR)
+    return 1;
+  for (int i = 0; i < count; i++)
+    interrupted(fds[1]);
+  return 0;
+}
+
+static void *sleep_once(void *unused)
+{
+  sleeper(0);
+  return unused;
+}
+
+static int with_threads(int count)
+{
+  for (int i = 0; i < count; i++) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, sleep_once, NULL) != 0 || pthread_join(thread, NULL) != 0)
+      return 1;
+  }
+  return 0;
+}
+
 int main(int argc, char **argv)
 {
   int count = argc > 1 ? atoi(argv[1]) : 1;
+  if (argc > 2)
+    return strcmp(argv[2], "signals") == 0 ? with_signals(count) : with_threads(count);
   for (int i = 0; i < count; i++) {
     sleeper(2);
     allocator(2);

@@ -105,6 +105,37 @@ def separate(folder):
     assert "1 files are other builds now" in run(OPGAP, "report", "--by", "function", trace)[0]
 
 
+def signals(folder):
+    """A signal that comes in a hooked call: the tracer's own frames are no part of the stack, the call goes on."""
+    trace = record(folder, "native", CALLERS, str(COUNT), "signals")
+    source = os.path.join(SOURCES, "callers.c")
+    stacks = {name: row["count"] for name, row in table(trace, "stack").items() if name.endswith(";nanosleep")}
+    assert len(stacks) == 1 and sum(stacks.values()) == COUNT, stacks
+    frames = next(iter(stacks)).split(";")
+    main = frames.index("main")
+    assert frames[main:main + 3] == ["main", "with_signals", "interrupted"] or frames[main:main + 2] == [
+        "main", "interrupted"], frames
+    assert frames[-3:] == ["<signal handler called>", "handler", "nanosleep"], frames
+    assert len(frames) - frames.index("interrupted") == 5 and not any("opgap" in name for name in frames), frames
+    lines = table(trace, "line")
+    for label in ("handler", "interrupted"):
+        key = f"{source}:{line_of(source, label)} {label}"
+        assert lines[key]["count"] >= COUNT, (key, sorted(lines))
+    assert not any("libopgap" in module for module in table(trace, "module"))
+
+
+def threads(folder):
+    """What libunwind does for itself, at the ends of threads too, is in no figure of the program's."""
+    counts = {}
+    for kind in ("off", "native"):
+        trace = record(folder, kind, CALLERS, str(COUNT), "threads")
+        text, _ = run(OPGAP, "report", "--table", "calls", "--format", "csv", trace)
+        counts[kind] = {row["name"]: row["calls"] for row in csv.DictReader(io.StringIO(text))}
+    assert counts["native"] == counts["off"] and counts["off"]["nanosleep"] == str(COUNT), counts
+    stacks = [name for name in table(trace, "stack") if name.endswith("inlined;nanosleep")]
+    assert len(stacks) == 1 and "opgap" not in stacks[0] and "sleep_once;outer::sleeper;inlined" in stacks[0], stacks
+
+
 def python(folder):
     """Python's frames alone, and in the place of the interpreter's loop."""
     interpreter, source = sys.argv[5], os.path.join(SOURCES, "callers.py")
@@ -133,6 +164,6 @@ def python(folder):
         assert call_back - step > 1 and not any("_PyEval_EvalFrameDefault" in name for name in stack), stack
 
 
-CASES = {f.__name__: f for f in (native, separate, python)}
+CASES = {f.__name__: f for f in (native, separate, signals, threads, python)}
 with tempfile.TemporaryDirectory(prefix="opgap-stacks-") as place:
     CASES[CASE](os.path.realpath(place))
