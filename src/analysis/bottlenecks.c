@@ -4,8 +4,12 @@
  * that it waited for.  Taking x ns out of the work of one thread moves every later event by at most x (longest paths in
  * a graph change by at most what is taken from their edges), so a step cannot become shorter by more than the time that
  * the main thread spent in the cause, or, where a worker spent it, by more than the main thread waited for data.  With
- * a GPU it cannot become shorter by more than the time that the GPU had nothing to do either.  What a replay cannot
- * know (a CPU or a cache shared with the cause) is in the bound where it is measured: time in the run queue.
+ * a GPU it cannot become shorter by more than the time that the GPU had nothing to do either.
+ *
+ * To the main thread's time in a cause belongs what is there for its sake alone and what it makes slower: the code that
+ * prepares and follows it, work on CPUs that threads of the cause used, refilled caches, and the kernel's copies of
+ * pages after a fork.  None of these can be told from the step's own work, so each is taken whole (struct around,
+ * others_ns, kernel_ns): the bound is loose there.
  *
  * docs/VERDICT.md has the kinds, their rules, and how the bounds compare with what removing the causes really won. */
 #include "analysis/internal.h"
@@ -19,6 +23,8 @@ struct list {
   struct analysis *a;
   const struct opgap_summary *s;
   uint64_t total; /* step time */
+  uint64_t work;  /* the main thread's time in no wait */
+  struct around around;
   VEC(struct opgap_sum_bottleneck) rows;
 };
 
@@ -71,16 +77,26 @@ static unsigned cores(const struct list *l)
   return 0;
 }
 
-/* How many CPUs all threads together wanted on average during the steps counted; 0: not sampled. */
-static double wanted(const struct list *l)
+/* Scheduler's figures during the steps counted, from samples; fewer than LEAST_SAMPLES bound nothing. */
+#define LEAST_SAMPLES 10u
+struct cpu_use {
+  bool bounds;        /* samples of the steps' main thread are enough for a bound */
+  uint64_t wanted_ns; /* of all threads: running, or runnable without a CPU */
+  uint64_t others_ns; /* running, of all but the main thread of the steps */
+  uint64_t span_ns;   /* from the first of these steps to the end of the last */
+};
+
+static struct cpu_use cpu_use(const struct list *l)
 {
   const struct opgap_sum_steps *steps = &l->s->steps;
   const struct analysis *a = l->a;
-  uint64_t ns = 0;
+  struct cpu_use use = {0};
   if (steps->count <= steps->skipped)
-    return 0;
+    return use;
+  unsigned main_thread = a->processes[steps_process(a)].main_thread;
   uint64_t start = a->start_ns + steps->start_ns[steps->skipped];
   uint64_t end = a->start_ns + steps->start_ns[steps->count - 1] + steps->durations_ns[steps->count - 1];
+  use.span_ns = end - start;
   for (unsigned i = 0; i < a->thread_count; i++) {
     const struct thread *t = &a->threads[i];
     size_t first = timeline_samples_from(t, start), last = timeline_samples_from(t, end);
@@ -88,9 +104,38 @@ static double wanted(const struct list *l)
     if (t->samples.count == 0 || last <= first || !a->processes[t->process].included)
       continue;
     const struct past_sample *from = RING_AT(&t->samples, first), *to = RING_AT(&t->samples, last);
-    ns += to->run - from->run + to->queue - from->queue;
+    use.wanted_ns += to->run - from->run + to->queue - from->queue;
+    if (i == main_thread)
+      use.bounds = last - first >= LEAST_SAMPLES;
+    else
+      use.others_ns += to->run - RING_AT(&t->samples, first > 0 ? first - 1 : 0)->run; /* no less than in the steps */
   }
-  return share(ns, end - start);
+  return use;
+}
+
+/* How many CPUs all threads together wanted on average during the steps counted; 0: not sampled. */
+static double wanted(const struct list *l)
+{
+  struct cpu_use use = cpu_use(l);
+  return share(use.wanted_ns, use.span_ns);
+}
+
+/* Work of the main thread that other threads of the run may have slowed by running at the same time, and waits for a
+ * CPU that they may have had. */
+static uint64_t others_ns(const struct list *l)
+{
+  struct cpu_use use = cpu_use(l);
+  return l->s->breakdown.queue_ns + (use.bounds ? at_most(use.others_ns, l->work) : l->work);
+}
+
+/* CPU time of the kernel for the process of the steps, in its whole run; all work when it was sampled for less than a
+ * second. */
+static uint64_t kernel_ns(const struct list *l)
+{
+  const struct process *p = &l->a->processes[steps_process(l->a)];
+  if (p->last_usage.at < p->first_usage.at + 1000000000u)
+    return l->work;
+  return at_most(p->last_usage.system_ns - p->first_usage.system_ns, l->work);
 }
 
 /* Whether the run's own threads are more than the CPUs: else it is other programs that it waits for. */
@@ -193,7 +238,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
 {
   const struct opgap_sum_loader *loader = &l->s->loader;
   struct workers w = sum_workers(l->s);
-  uint64_t queue = l->s->breakdown.queue_ns; /* the workers use CPUs, too */
+  uint64_t bound = fetch_ns + l->around.refill_ns[OPGAP_CAUSE_DATA_LOADING] + others_ns(l);
   unsigned n = loader->workers, cpus = cores(l);
   double part = percent(l, fetch_ns), startup = share(loader->startup_wait_ns, loader->await_ns);
   double batch = share(w.busy, w.batches), step = share(less(l->total, fetch_ns), l->s->breakdown.steps);
@@ -208,7 +253,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
                                                             (unsigned long long)loader->waited,
                                                             (unsigned long long)loader->fetches, loader->depth);
   if (loader->worker_count > n && startup >= 0.5) {
-    add(l, "worker_restart", fetch_ns, fetch_ns + l->s->breakdown.class_ns[OPGAP_CLASS_OTHER],
+    add(l, "worker_restart", fetch_ns, bound + l->s->breakdown.class_ns[OPGAP_CLASS_OTHER],
         "Keep the workers between epochs: persistent_workers=True.",
         "Waiting for the DataLoader takes %.1f %% of step time, and %.1f %% of that wait is for workers that are being "
         "started: %zu processes for %u workers, %.3f s each until they ask for their first index",
@@ -216,7 +261,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
   } else if (n > 1 && w.slowest != NULL && w.other_batch > 0 && w.slowest_batch >= 2 * w.other_batch &&
              awaited_share(&w, w.slowest->worker) >= 0.5) {
     double slow = awaited_share(&w, w.slowest->worker);
-    add(l, "slow_worker", fetch_ns, fetch_ns + queue,
+    add(l, "slow_worker", fetch_ns, bound,
         "Give every worker the same work: spread what is slow over all of them (files, mounts, sizes by shard), or "
         "fetch "
         "out of order (in_order=False).",
@@ -224,39 +269,39 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "batch where the others need %.1f ms%s",
         part, 100 * slow, w.slowest->label, w.slowest_batch / 1e6, w.other_batch / 1e6, ready);
   } else if (w.lock > w.file && w.lock > w.sleep && w.lock > compute) {
-    add(l, "dataset_lock", fetch_ns, fetch_ns + queue,
+    add(l, "dataset_lock", fetch_ns, bound,
         "Take the lock out of the dataset: give each worker its own file handle or connection.",
         "Waiting for the DataLoader takes %.1f %% of step time; its workers spend %.1f %% of their busy time waiting "
         "for "
         "locks and semaphores%s",
         part, 100 * share(w.lock, w.busy), ready);
   } else if (crowded && w.queue > latency && share(w.queue, w.busy) >= CROWDED) {
-    add(l, "oversubscription", fetch_ns, fetch_ns + queue,
+    add(l, "oversubscription", fetch_ns, bound,
         "Run fewer threads: torch.set_num_threads(1) or OMP_NUM_THREADS=1 in workers, or fewer workers.",
         "Waiting for the DataLoader takes %.1f %% of step time; its workers spend %.1f %% of their busy time waiting "
         "for "
         "a CPU%s",
         part, 100 * share(w.queue, w.busy), ready);
   } else if (needed > n && needed <= (latency > compute ? 4 * cpus : less(cpus, 1))) {
-    add(l, "too_few_workers", fetch_ns, fetch_ns + queue,
+    add(l, "too_few_workers", fetch_ns, bound,
         opgap_pool_printf(l->a->pool, "Use %u workers: num_workers=%u.", needed, needed),
         "Waiting for the DataLoader takes %.1f %% of step time: a batch takes a worker %.1f ms, a step without the "
         "wait "
         "%.1f ms, so %u worker%s cannot keep up and %u can%s",
         part, batch / 1e6, step / 1e6, n, n == 1 ? "" : "s", needed, ready);
   } else if (w.file >= w.sleep && w.file >= compute) {
-    add(l, "slow_read", fetch_ns, fetch_ns + queue,
+    add(l, "slow_read", fetch_ns, bound,
         "Read fewer, larger files (shards), or keep them on a faster disk or in memory.",
         "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s spend %.1f %% of their busy time in "
         "calls "
         "on files%s%s",
         part, n, n == 1 ? "" : "s", 100 * share(w.file, w.busy), file_words(l, false), ready);
   } else if (w.sleep > compute) {
-    add(l, "worker_sleep", fetch_ns, fetch_ns + queue, "Take the sleep out of the dataset.",
+    add(l, "worker_sleep", fetch_ns, bound, "Take the sleep out of the dataset.",
         "Waiting for the DataLoader takes %.1f %% of step time; its workers sleep for %.1f %% of their busy time%s",
         part, 100 * share(w.sleep, w.busy), ready);
   } else {
-    add(l, "slow_decode", fetch_ns, fetch_ns + queue,
+    add(l, "slow_decode", fetch_ns, bound,
         "Prepare the data once ahead of training, use a faster decoder, or augment on the GPU.",
         "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s compute (decode, augment, collate) for "
         "%.1f %% of their busy time, %.1f ms a batch%s",
@@ -276,7 +321,8 @@ static void add_loading(struct list *l, uint64_t fetch_ns)
     }
     return;
   }
-  add(l, "no_workers", fetch_ns, fetch_ns, "Let worker processes make the batches: num_workers=2 or more.",
+  add(l, "no_workers", fetch_ns, fetch_ns + l->around.refill_ns[OPGAP_CAUSE_DATA_LOADING],
+      "Let worker processes make the batches: num_workers=2 or more.",
       "The training process makes its batches itself (num_workers=0) for %.1f %% of step time; nothing else happens "
       "meanwhile%s",
       percent(l, fetch_ns), file_words(l, false));
@@ -323,22 +369,42 @@ static void add_files(struct list *l, uint64_t ns, uint64_t bound)
         file_words(l, false));
 }
 
-/* Another thread of this run held what was waited for, and used a CPU that the main thread may have waited for, too. */
-static bool uses_cpu(uint8_t cause)
+/* Another thread of this run held what was waited for, and used a CPU meanwhile. */
+static bool uses_cpu(enum opgap_cause cause)
 {
   return cause == OPGAP_CAUSE_LOCK || cause == OPGAP_CAUSE_GIL || cause == OPGAP_CAUSE_PYTHON ||
          cause == OPGAP_CAUSE_DISPATCH;
 }
 
-/* The tail of a wait, from the wake-up to running again, goes with the wait: `tail` is all of it. */
-static void add_waits(struct list *l, const uint64_t ns[OPGAP_CAUSE_COUNT], const uint64_t bound[OPGAP_CAUSE_COUNT],
-                      uint64_t tail)
+/* Calls that code prepares and follows which has no other purpose: data is made to be written, and decoded when it was
+ * read or received; processes are made to be waited for. */
+static bool has_code_around(enum opgap_cause cause)
+{
+  return cause == OPGAP_CAUSE_FILE_IO || cause == OPGAP_CAUSE_COMMUNICATION || cause == OPGAP_CAUSE_CHILD ||
+         cause == OPGAP_CAUSE_STARTUP;
+}
+
+/* What the main thread spends for a cause that it waits for, at most. */
+static uint64_t wait_bound(const struct list *l, enum opgap_cause cause)
+{
+  const struct opgap_sum_breakdown *b = &l->s->breakdown;
+  uint64_t ns = b->wait_ns[cause] + l->around.refill_ns[cause];
+  ns += b->wait_ns[OPGAP_CAUSE_RUN_QUEUE]; /* the tail of a wait, from the wake-up to running again */
+  if (uses_cpu(cause))
+    ns += others_ns(l);
+  if (has_code_around(cause))
+    ns += l->around.code_ns[cause];
+  if (cause == OPGAP_CAUSE_CHILD)
+    ns += kernel_ns(l); /* after a fork each page that is written to is copied, whoever writes */
+  return ns;
+}
+
+static void add_waits(struct list *l, const uint64_t ns[OPGAP_CAUSE_COUNT], const uint64_t bound[OPGAP_CAUSE_COUNT])
 {
   for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
     const struct wait_kind *w = &waits[i];
-    uint64_t queue = uses_cpu(w->cause) ? l->s->breakdown.queue_ns : 0;
-    add(l, w->kind, ns[w->cause], bound[w->cause] + tail + queue, w->remedy,
-        "The main thread %s for %.1f %% of step time", w->what, percent(l, ns[w->cause]));
+    add(l, w->kind, ns[w->cause], bound[w->cause], w->remedy, "The main thread %s for %.1f %% of step time", w->what,
+        percent(l, ns[w->cause]));
   }
   add_files(l, ns[OPGAP_CAUSE_FILE_IO], bound[OPGAP_CAUSE_FILE_IO]);
 }
@@ -486,11 +552,11 @@ static void add_gpu_idle(struct list *l, uint64_t idle, uint64_t in_copies)
   const struct opgap_sum_breakdown *b = &l->s->breakdown;
   const struct opgap_sum_launches *launches = &l->s->gpu_tables.launches;
   uint64_t ns[OPGAP_CAUSE_COUNT], bound[OPGAP_CAUSE_COUNT], all = l->s->gaps.gpu_ns;
-  uint64_t late = b->wait_ns[OPGAP_CAUSE_RUN_QUEUE] + b->queue_ns; /* the host gets back to work late after a wait */
   for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
     ns[c] = (uint64_t)((double)idle * share(gap_cause(l->s, (enum opgap_cause)c), all));
-    bound[c] = b->wait_ns[c] > ns[c] ? b->wait_ns[c] : ns[c];
-    bound[c] = at_most(idle, bound[c] + late);
+    bound[c] = wait_bound(l, (enum opgap_cause)c);
+    bound[c] = bound[c] > ns[c] ? bound[c] : ns[c];
+    bound[c] = at_most(idle, bound[c] + b->queue_ns); /* the host gets back to work late after a wait */
   }
   uint64_t loading = ns[OPGAP_CAUSE_DATA_LOADING];
   uint64_t host =
@@ -505,7 +571,7 @@ static void add_gpu_idle(struct list *l, uint64_t idle, uint64_t in_copies)
   ns[OPGAP_CAUSE_DISPATCH] = ns[OPGAP_CAUSE_PYTHON] = ns[OPGAP_CAUSE_ALLOCATION] = 0;
   if (loading > 0)
     add_loading(l, loading);
-  add_waits(l, ns, bound, 0);
+  add_waits(l, ns, bound);
   add_communication(l, ns[OPGAP_CAUSE_COMMUNICATION], bound[OPGAP_CAUSE_COMMUNICATION]);
   add(l, "run_queue", ns[OPGAP_CAUSE_RUN_QUEUE], idle,
       "Run fewer threads, or leave CPUs free for the training process.",
@@ -566,11 +632,16 @@ static void add_gpu(struct list *l)
 static void add_cpu(struct list *l)
 {
   const struct opgap_sum_breakdown *b = &l->s->breakdown;
-  uint64_t tail = b->wait_ns[OPGAP_CAUSE_RUN_QUEUE];
+  uint64_t bound[OPGAP_CAUSE_COUNT];
+  for (int c = 0; c < OPGAP_CAUSE_COUNT; c++)
+    bound[c] = wait_bound(l, (enum opgap_cause)c);
+  /* collectives that are ops, and waits inside ops, are in the class */
+  uint64_t communication = b->class_ns[OPGAP_CLASS_COMMUNICATION],
+           waited = at_most(b->wait_ns[OPGAP_CAUSE_COMMUNICATION], communication);
   if (b->class_ns[OPGAP_CLASS_DATALOADER] > 0)
     add_loading(l, b->class_ns[OPGAP_CLASS_DATALOADER]);
-  add_waits(l, b->wait_ns, b->wait_ns, tail);
-  add_communication(l, b->class_ns[OPGAP_CLASS_COMMUNICATION], b->class_ns[OPGAP_CLASS_COMMUNICATION] + tail);
+  add_waits(l, b->wait_ns, bound);
+  add_communication(l, communication, bound[OPGAP_CAUSE_COMMUNICATION] + communication - waited);
   add_cpu_work(l);
 }
 
@@ -589,6 +660,10 @@ void bottlenecks_finish(struct analysis *a)
   v->step_ns = l.total;
   if (l.total == 0)
     return;
+  l.work = l.total;
+  for (int c = 0; c < OPGAP_CAUSE_COUNT; c++)
+    l.work = less(l.work, l.s->breakdown.wait_ns[c]);
+  l.around = breakdown_around(a, steps_process(a), l.s->steps.skipped);
   if (l.s->has_gpu && l.s->gpu_count > 0)
     add_gpu(&l);
   else

@@ -14,11 +14,13 @@
 #include <string.h>
 
 #define INTERVAL_LIMIT 262144u
+#define REFILL_NS 1000000u /* 16 MiB of cache at 16 GiB/s */
 
 struct step_classes {
   uint64_t ns[OPGAP_CLASS_COUNT];
   uint64_t wait_ns[OPGAP_CAUSE_COUNT]; /* parts of ns[OPGAP_CLASS_OTHER] */
   uint64_t all_wait_ns[OPGAP_CAUSE_COUNT];
+  struct around around;
   struct off_cpu off;
   bool sampled;
 };
@@ -183,6 +185,54 @@ static void waits_outside(const struct breakdown_process *b, const struct interv
   }
 }
 
+/* Own code of the stretch [start, end) between classes, for each cause that the thread waited for there.  `first`:
+ * waits before it ended before the stretch. */
+static void add_code_around(const struct breakdown_process *b, size_t first, uint64_t start, uint64_t end,
+                            struct around *around)
+{
+  uint64_t waited = 0;
+  bool seen[OPGAP_CAUSE_COUNT] = {false};
+  for (size_t i = first; i < b->waits.count && b->waits.at[i].start < end; i++) {
+    const struct wait *wait = &b->waits.at[i];
+    uint64_t from = wait->start > start ? wait->start : start, to = wait->end < end ? wait->end : end;
+    if (to <= from)
+      continue;
+    seen[wait->cause] = true;
+    waited += to - from;
+  }
+  for (int c = 0; c < OPGAP_CAUSE_COUNT; c++)
+    if (seen[c] && end - start > waited)
+      around->code_ns[c] += end - start - waited;
+}
+
+static uint64_t refill(uint64_t ns)
+{
+  return ns < REFILL_NS ? ns : REFILL_NS;
+}
+
+/* `cover`: all classes. */
+static void sum_around(const struct breakdown_process *b, const struct intervals *cover, uint64_t start, uint64_t end,
+                       struct around *around)
+{
+  uint64_t at = start;
+  for (size_t i = 0; i < b->waits.count && b->waits.at[i].start < end; i++)
+    around->refill_ns[b->waits.at[i].cause] += refill(b->waits.at[i].end - b->waits.at[i].start);
+  for (size_t i = 0; i < b->class_[OPGAP_CLASS_DATALOADER].v.count; i++) {
+    const struct interval *fetch = &b->class_[OPGAP_CLASS_DATALOADER].v.at[i];
+    if (fetch->end > start && fetch->start < end)
+      around->refill_ns[OPGAP_CAUSE_DATA_LOADING] += refill(fetch->end - fetch->start);
+  }
+  size_t first = 0;
+  for (size_t i = 0; i <= cover->v.count; i++) {
+    uint64_t until = i < cover->v.count ? cover->v.at[i].start : end;
+    while (first < b->waits.count && b->waits.at[first].end <= at)
+      first++;
+    if (until > at && first < b->waits.count && b->waits.at[first].start < until)
+      add_code_around(b, first, at, until, around);
+    at = i < cover->v.count ? cover->v.at[i].end : end;
+  }
+}
+
 static void forget_waits(struct breakdown_process *b, uint64_t end)
 {
   size_t gone = 0;
@@ -222,6 +272,7 @@ static void sum_step(struct analysis *a, unsigned process, uint64_t start, uint6
   }
   step->ns[OPGAP_CLASS_OTHER] = end - start - covered;
   waits_outside(b, &cover, start, end, step->wait_ns);
+  sum_around(b, &cover, start, end, &step->around);
   move_communication(step, outside_gpu[OPGAP_CAUSE_COMMUNICATION]);
   forget_waits(b, end);
   VEC_FREE(&cover.v);
@@ -301,6 +352,25 @@ void breakdown_sums(struct analysis *a, unsigned process, size_t skip, struct op
     sum->throttled_ns += step->off.throttled;
     sum->outside_ns += step->off.outside;
   }
+}
+
+struct around breakdown_around(struct analysis *a, unsigned process, size_t skip)
+{
+  const struct breakdown_process *b = process_of(a, process);
+  struct around sum = {0};
+  for (size_t i = 0; i < b->steps.count; i++) {
+    if (!analysis_in_window(a, a->processes[process].steps[b->source].end.at[i]))
+      continue;
+    if (skip > 0) {
+      skip--;
+      continue;
+    }
+    for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
+      sum.code_ns[c] += b->steps.at[i].around.code_ns[c];
+      sum.refill_ns[c] += b->steps.at[i].around.refill_ns[c];
+    }
+  }
+  return sum;
 }
 
 void breakdown_finish(struct analysis *a)

@@ -572,6 +572,15 @@ void breakdown_gpu(struct analysis *a, unsigned process, enum opgap_class class_
 void breakdown_step(struct analysis *a, unsigned process);
 /* Adds the steps of a process in the window, but the first `skip`, to *sum. */
 void breakdown_sums(struct analysis *a, unsigned process, size_t skip, struct opgap_sum_breakdown *sum);
+/* What may go together with the waits of a cause when they are really removed. */
+struct around {
+  uint64_t code_ns[OPGAP_CAUSE_COUNT]; /* the thread's own code between the same ops */
+  /* What the work behind a wait takes longer because others used the caches meanwhile: as long as the wait, as what it
+   * cost to put something else there, and no longer than filling the caches takes.  DATA_LOADING: behind a __next__. */
+  uint64_t refill_ns[OPGAP_CAUSE_COUNT];
+};
+/* Of the steps in the window but the first `skip`, after breakdown_finish. */
+struct around breakdown_around(struct analysis *a, unsigned process, size_t skip);
 void breakdown_finish(struct analysis *a);
 void breakdown_close(struct analysis *a);
 

@@ -48,6 +48,7 @@ static const struct opgap_event hooks[] = {
     {FAKE_MALLOC, OPGAP_SPAN, 2, 1 | 4 | 32, "malloc", "alloc", "errno", FIELDS},
     {FAKE_FREE, OPGAP_SPAN, 2, 1 | 4 | 64, "free", "alloc", "errno", FIELDS},
     {FAKE_CUDA_SYNC, OPGAP_SPAN, 2, 1 | 2, "cudaDeviceSynchronize", "cuda", "errno", FIELDS},
+    {FAKE_WAITPID, OPGAP_SPAN, 2, 1 | 2, "waitpid", "process", "errno", FIELDS},
 };
 
 void fake_reset(void)

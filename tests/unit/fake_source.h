@@ -21,6 +21,7 @@ enum fake_hook {
   FAKE_MALLOC,
   FAKE_FREE,
   FAKE_CUDA_SYNC,
+  FAKE_WAITPID,
   FAKE_HOOK_END
 };
 
