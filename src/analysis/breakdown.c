@@ -32,7 +32,8 @@ struct wait {
 
 struct breakdown_process {
   struct intervals class_[OPGAP_CLASS_OTHER];
-  VEC(struct wait) waits; /* by start */
+  VEC(struct wait) waits; /* by start; those before first_wait were dropped */
+  size_t first_wait;
   enum step_source source;
   VEC(struct step_classes) steps; /* one a step of the source, in order */
 };
@@ -62,8 +63,9 @@ static struct breakdown_process *process_of(struct analysis *a, unsigned process
 static void add(struct analysis *a, unsigned process, enum opgap_class class_, uint64_t start, uint64_t end)
 {
   struct intervals *iv = &process_of(a, process)->class_[class_];
-  if (iv->v.count >= INTERVAL_LIMIT)
-    intervals_drop_before(iv, iv->v.at[iv->v.count / 2].start);
+  size_t count = iv->v.count - iv->first;
+  if (count >= INTERVAL_LIMIT)
+    intervals_drop_before(iv, iv->v.at[iv->first + count / 2].start);
   intervals_append(iv, start, end);
 }
 
@@ -92,19 +94,21 @@ void breakdown_gpu(struct analysis *a, unsigned process, enum opgap_class class_
 
 static void drop_waits(struct breakdown_process *b, size_t count)
 {
-  if (count == 0)
+  b->first_wait += count;
+  if (b->first_wait <= b->waits.count / 2)
     return;
-  memmove(b->waits.at, b->waits.at + count, (b->waits.count - count) * sizeof *b->waits.at);
-  b->waits.count -= count;
+  memmove(b->waits.at, b->waits.at + b->first_wait, (b->waits.count - b->first_wait) * sizeof *b->waits.at);
+  b->waits.count -= b->first_wait;
+  b->first_wait = 0;
 }
 
 static void insert_wait(struct breakdown_process *b, struct wait wait)
 {
-  if (b->waits.count >= INTERVAL_LIMIT)
+  if (b->waits.count - b->first_wait >= INTERVAL_LIMIT)
     drop_waits(b, INTERVAL_LIMIT / 2);
   VEC_PUSH(&b->waits);
   size_t at = b->waits.count - 1;
-  for (; at > 0 && b->waits.at[at - 1].start > wait.start; at--)
+  for (; at > b->first_wait && b->waits.at[at - 1].start > wait.start; at--)
     b->waits.at[at] = b->waits.at[at - 1];
   b->waits.at[at] = wait;
 }
@@ -122,8 +126,8 @@ void breakdown_wait(struct analysis *a, unsigned process, uint64_t start, const 
 void breakdown_take_back(struct analysis *a, unsigned process, uint64_t start, uint64_t end)
 {
   struct breakdown_process *b = process_of(a, process);
-  size_t kept = 0;
-  for (size_t i = 0; i < b->waits.count; i++)
+  size_t kept = b->first_wait;
+  for (size_t i = kept; i < b->waits.count; i++)
     if (b->waits.at[i].start < start || b->waits.at[i].end > end)
       b->waits.at[kept++] = b->waits.at[i];
   b->waits.count = kept;
@@ -134,10 +138,12 @@ static uint64_t unite(struct intervals *cover, const struct intervals *iv, uint6
 {
   struct intervals merged = {0};
   uint64_t length = 0;
-  size_t i = 0, k = 0;
-  while (i < cover->v.count || k < iv->v.count) {
+  size_t i = 0, k = intervals_from(iv, start), last_k = intervals_from(iv, end);
+  if (last_k < iv->v.count && iv->v.at[last_k].start < end)
+    last_k++;
+  while (i < cover->v.count || k < last_k) {
     const struct interval *c = i < cover->v.count ? &cover->v.at[i] : NULL;
-    const struct interval *n = k < iv->v.count ? &iv->v.at[k] : NULL;
+    const struct interval *n = k < last_k ? &iv->v.at[k] : NULL;
     bool old = n == NULL || (c != NULL && c->start <= n->start);
     const struct interval *next = old ? c : n;
     i += old;
@@ -169,7 +175,7 @@ static void waits_outside(const struct breakdown_process *b, const struct interv
 {
   uint64_t at = start; /* time before it is done */
   size_t k = 0;
-  for (size_t i = 0; i < b->waits.count && b->waits.at[i].start < end; i++) {
+  for (size_t i = b->first_wait; i < b->waits.count && b->waits.at[i].start < end; i++) {
     const struct wait *wait = &b->waits.at[i];
     uint64_t until = wait->end < end ? wait->end : end;
     at = wait->start > at ? wait->start : at;
@@ -215,14 +221,14 @@ static void sum_around(const struct breakdown_process *b, const struct intervals
                        struct around *around)
 {
   uint64_t at = start;
-  for (size_t i = 0; i < b->waits.count && b->waits.at[i].start < end; i++)
+  for (size_t i = b->first_wait; i < b->waits.count && b->waits.at[i].start < end; i++)
     around->refill_ns[b->waits.at[i].cause] += refill(b->waits.at[i].end - b->waits.at[i].start);
-  for (size_t i = 0; i < b->class_[OPGAP_CLASS_DATALOADER].v.count; i++) {
-    const struct interval *fetch = &b->class_[OPGAP_CLASS_DATALOADER].v.at[i];
-    if (fetch->end > start && fetch->start < end)
-      around->refill_ns[OPGAP_CAUSE_DATA_LOADING] += refill(fetch->end - fetch->start);
+  const struct intervals *fetches = &b->class_[OPGAP_CLASS_DATALOADER];
+  for (size_t i = intervals_from(fetches, start); i < fetches->v.count && fetches->v.at[i].start < end; i++) {
+    const struct interval *fetch = &fetches->v.at[i];
+    around->refill_ns[OPGAP_CAUSE_DATA_LOADING] += refill(fetch->end - fetch->start);
   }
-  size_t first = 0;
+  size_t first = b->first_wait;
   for (size_t i = 0; i <= cover->v.count; i++) {
     uint64_t until = i < cover->v.count ? cover->v.at[i].start : end;
     while (first < b->waits.count && b->waits.at[first].end <= at)
@@ -236,7 +242,7 @@ static void sum_around(const struct breakdown_process *b, const struct intervals
 static void forget_waits(struct breakdown_process *b, uint64_t end)
 {
   size_t gone = 0;
-  while (gone < b->waits.count && b->waits.at[gone].end <= end)
+  while (b->first_wait + gone < b->waits.count && b->waits.at[b->first_wait + gone].end <= end)
     gone++;
   drop_waits(b, gone);
 }

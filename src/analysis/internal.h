@@ -374,8 +374,9 @@ struct gap_table {
   VEC(struct gap) longest; /* a min-heap by duration */
 };
 
-struct intervals { /* disjoint, ascending */
+struct intervals { /* disjoint, ascending; those before `first` were dropped */
   VEC(struct interval) v;
+  size_t first;
 };
 
 struct analysis {
@@ -608,6 +609,7 @@ void flame_close(struct analysis *a);
 
 /* intervals.c */
 void intervals_append(struct intervals *iv, uint64_t start, uint64_t end); /* end not before the last end */
+size_t intervals_from(const struct intervals *iv, uint64_t time);          /* index of the first that ends later */
 void intervals_drop_before(struct intervals *iv, uint64_t time);
 
 /* verdict.c */

@@ -5,7 +5,7 @@
 
 void intervals_append(struct intervals *iv, uint64_t start, uint64_t end)
 {
-  while (iv->v.count > 0 && iv->v.at[iv->v.count - 1].end >= start) {
+  while (iv->v.count > iv->first && iv->v.at[iv->v.count - 1].end >= start) {
     struct interval *last = &iv->v.at[iv->v.count - 1];
     if (last->start < start)
       start = last->start;
@@ -18,13 +18,25 @@ void intervals_append(struct intervals *iv, uint64_t start, uint64_t end)
   added->end = end;
 }
 
+size_t intervals_from(const struct intervals *iv, uint64_t time)
+{
+  size_t low = iv->first, high = iv->v.count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (iv->v.at[middle].end > time)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
 void intervals_drop_before(struct intervals *iv, uint64_t time)
 {
-  size_t gone = 0;
-  while (gone < iv->v.count && iv->v.at[gone].end <= time)
-    gone++;
-  if (gone == 0)
-    return;
-  memmove(iv->v.at, iv->v.at + gone, (iv->v.count - gone) * sizeof *iv->v.at);
-  iv->v.count -= gone;
+  iv->first = intervals_from(iv, time);
+  if (iv->first <= iv->v.count / 2)
+    return; /* moved up only when at least as many were dropped as are left */
+  memmove(iv->v.at, iv->v.at + iv->first, (iv->v.count - iv->first) * sizeof *iv->v.at);
+  iv->v.count -= iv->first;
+  iv->first = 0;
 }
