@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "opgap.h"
 #include "parts.h"
@@ -22,7 +21,7 @@ struct input {
 
 /* Shared by the reading threads: each takes the next input that nobody has taken. */
 struct reading {
-  const struct opgap_analysis_options *options;
+  struct opgap_analysis_options options;
   struct input *inputs;
   size_t count;
   atomic_size_t next; /* relaxed: the inputs are joined by pthread_join */
@@ -62,19 +61,20 @@ static void *read_inputs(void *context)
       return NULL;
     struct input *input = &r->inputs[i];
     if (opgap_parts_is_file(input->path))
-      read_summary(input, r->options);
+      read_summary(input, &r->options);
     else
-      read_trace(input, r->options);
+      read_trace(input, &r->options);
   }
 }
 
 static void read_all(struct reading *r)
 {
   pthread_t threads[THREADS_MOST];
-  long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-  size_t wanted = cpus > 1 ? (size_t)cpus : 1, started = 0;
+  size_t wanted = r->options.threads != 0 ? r->options.threads : opgap_cpus(), started = 0;
   wanted = wanted < THREADS_MOST ? wanted : THREADS_MOST;
   wanted = wanted < r->count ? wanted : r->count;
+  if (wanted > 1)
+    r->options.threads = 1; /* each */
   while (started + 1 < wanted && pthread_create(&threads[started], NULL, read_inputs, r) == 0)
     started++;
   read_inputs(r);
@@ -85,7 +85,7 @@ static void read_all(struct reading *r)
 bool opgap_read_parts(const char *const *paths, size_t count, const struct opgap_analysis_options *options,
                       struct opgap_parts *parts, char *error, size_t size)
 {
-  struct reading r = {.options = options, .inputs = opgap_xcalloc(count, sizeof *r.inputs), .count = count};
+  struct reading r = {.options = *options, .inputs = opgap_xcalloc(count, sizeof *r.inputs), .count = count};
   bool good = true;
   for (size_t i = 0; i < count; i++)
     r.inputs[i].path = paths[i];

@@ -1,6 +1,7 @@
 /* opgap report: reads a trace and prints what it says. */
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,7 @@ static void help(void)
        "  --steps A:B         only the time of steps A to B, counted from 0\n"
        "  --min-gap TIME      shortest GPU gap, for example 50us or 1ms (default: 20us)\n"
        "  --min-thread-gap TIME  shortest gap of a thread (default: 1ms)\n"
+       "  --threads N         CPUs to use: at most N traces at a time, or 1 or 2 for one trace (default: all)\n"
        "  --summary-out FILE  write a summary instead of a report, for a later opgap report FILE...\n"
        "  --plot              also charts of step times and of the use of GPU and main thread over time\n"
        "  --help              this text\n"
@@ -68,6 +70,7 @@ enum {
   OPT_SUMMARY_OUT,
   OPT_PLOT,
   OPT_BY,
+  OPT_THREADS,
 };
 
 static const struct option options[] = {{"format", required_argument, NULL, OPT_FORMAT},
@@ -81,6 +84,7 @@ static const struct option options[] = {{"format", required_argument, NULL, OPT_
                                         {"summary-out", required_argument, NULL, OPT_SUMMARY_OUT},
                                         {"plot", no_argument, NULL, OPT_PLOT},
                                         {"by", required_argument, NULL, OPT_BY},
+                                        {"threads", required_argument, NULL, OPT_THREADS},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
@@ -143,6 +147,11 @@ static int set_option(void *context, int option, const char *value)
   case OPT_MIN_THREAD_GAP:
     if (!opgap_parse_time(value, &request->analysis.thread_min_gap_ns) || request->analysis.thread_min_gap_ns == 0)
       return opgap_usage_error("report", "--min-thread-gap %s: must be a time such as 50us or 1ms", value);
+    return 0;
+  case OPT_THREADS:
+    if (!opgap_parse_number(value, &number) || number == 0 || number > UINT_MAX)
+      return opgap_usage_error("report", "--threads %s: must be a number of CPUs, at least 1", value);
+    request->analysis.threads = (unsigned)number;
     return 0;
   case OPT_PLOT:
     request->output.plot = true;

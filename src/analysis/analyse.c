@@ -1,11 +1,13 @@
-/* Drives an analysis: opens all streams, merges them by the time their records ended, hands each record to the parts,
- * and lets the parts write the summary. */
+/* Drives an analysis: hands each record of the merged streams to the parts, and lets these write the summary. */
 #include "analysis/internal.h"
+#include "analysis/merge.h"
 #include "analysis/ranks.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SETTLE_EVERY_NS 10000000ull
 
@@ -307,84 +309,7 @@ static void add_record(struct analysis *a, struct thread *t, const struct opgap_
   }
 }
 
-/* ---- merging ---- */
-
-struct stream {
-  struct thread *thread;
-  void *cursor;
-  const struct opgap_record *records;
-  size_t left;
-  uint64_t end; /* key: latest end so far, as damage may bring times out of order */
-};
-
-static bool refill(struct analysis *a, struct stream *s)
-{
-  if (s->left > 0)
-    return true;
-  s->left = a->source->cursor_batch(s->cursor, &s->records);
-  a->done += s->left;
-  if (a->options.progress != NULL)
-    a->options.progress(a->options.progress_context, a->done, a->total);
-  return s->left > 0;
-}
-
-static void set_key(struct stream *s)
-{
-  if (s->records->end_ns > s->end)
-    s->end = s->records->end_ns;
-}
-
-/* A heap of pointers: streams that run at the same time change places with every record. */
-static void sift(struct stream **heap, size_t count, size_t i)
-{
-  struct stream *moved = heap[i];
-  for (;;) {
-    size_t child = 2 * i + 1;
-    if (child >= count)
-      break;
-    if (child + 1 < count && heap[child + 1]->end < heap[child]->end)
-      child++;
-    if (heap[child]->end >= moved->end)
-      break;
-    heap[i] = heap[child];
-    i = child;
-  }
-  heap[i] = moved;
-}
-
-/* The earliest end among the streams that are not first. */
-static uint64_t runner_up(struct stream *const *heap, size_t count)
-{
-  uint64_t end = UINT64_MAX;
-  for (size_t i = 1; i < count && i <= 2; i++)
-    if (heap[i]->end < end)
-      end = heap[i]->end;
-  return end;
-}
-
-static size_t open_streams(struct analysis *a, struct stream *streams, struct stream **heap)
-{
-  size_t count = 0;
-  for (unsigned i = 0; i < a->thread_count; i++) {
-    struct thread *t = &a->threads[i];
-    if (!t->used)
-      continue;
-    struct stream *s = &streams[count];
-    *s = (struct stream){.thread = t};
-    s->cursor = a->source->cursor_open(a->source->context, t->process, t->stream);
-    if (s->cursor == NULL)
-      continue;
-    if (!refill(a, s)) {
-      a->source->cursor_close(s->cursor);
-      continue;
-    }
-    set_key(s);
-    heap[count++] = s;
-  }
-  for (size_t i = count / 2; i-- > 0;)
-    sift(heap, count, i);
-  return count;
-}
+/* ---- reading ---- */
 
 static void settle(struct analysis *a, uint64_t *next)
 {
@@ -396,37 +321,59 @@ static void settle(struct analysis *a, uint64_t *next)
     gaps_settle(a, a->now - SETTLE_NS);
 }
 
-static void merge(struct analysis *a)
+unsigned opgap_cpus(void)
 {
-  struct stream *streams = opgap_xcalloc(a->thread_count, sizeof *streams);
-  struct stream **heap = opgap_xcalloc(a->thread_count, sizeof(struct stream *));
-  size_t count = open_streams(a, streams, heap);
-  uint64_t next_settle = 0;
-  while (count > 0) {
-    struct stream *first = heap[0];
-    uint64_t limit = runner_up(heap, count);
-    bool more = true;
-    do {
-      if (!a->steps_only && first->end >= next_settle) {
-        a->now = first->end;
+  cpu_set_t set;
+  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+  return count > 1 ? (unsigned)count : 1;
+}
+
+/* A second thread that reads ahead is worth starting. */
+#define SHARED_LEAST_RECORDS 50000u
+
+static unsigned reading_threads(const struct analysis *a)
+{
+  if (a->options.threads != 0)
+    return a->options.threads;
+  return a->total >= SHARED_LEAST_RECORDS && opgap_cpus() > 1 ? 2 : 1;
+}
+
+#define PROGRESS_EVERY 4096u
+
+static void read_records(struct analysis *a)
+{
+  struct merge_input *inputs = opgap_xcalloc(a->thread_count, sizeof *inputs);
+  struct thread **threads = opgap_xcalloc(a->thread_count, sizeof(struct thread *));
+  size_t input_count = 0, input = 0;
+  for (unsigned i = 0; i < a->thread_count; i++) {
+    struct thread *t = &a->threads[i];
+    if (!t->used)
+      continue;
+    inputs[input_count] = (struct merge_input){t->process, t->stream};
+    threads[input_count++] = t;
+  }
+  struct merge *merge = merge_begin(a->source, inputs, input_count, reading_threads(a));
+  const struct opgap_record *records;
+  uint64_t next_settle = 0, next_progress = 0;
+  for (size_t count; (count = merge_next(merge, &input, &records)) > 0; a->done += count) {
+    struct thread *t = threads[input];
+    if (a->options.progress != NULL && a->done >= next_progress) {
+      next_progress = a->done + PROGRESS_EVERY;
+      a->options.progress(a->options.progress_context, a->done, a->total);
+    }
+    for (size_t i = 0; i < count; i++) {
+      if (records[i].end_ns > t->latest_end_ns)
+        t->latest_end_ns = records[i].end_ns;
+      if (!a->steps_only && t->latest_end_ns >= next_settle) {
+        a->now = t->latest_end_ns;
         settle(a, &next_settle);
       }
-      add_record(a, first->thread, first->records);
-      first->records++;
-      first->left--;
-      more = refill(a, first);
-      if (more)
-        set_key(first);
-    } while (more && first->end <= limit);
-    if (!more) {
-      a->source->cursor_close(first->cursor);
-      heap[0] = heap[--count];
+      add_record(a, t, &records[i]);
     }
-    if (count > 0)
-      sift(heap, count, 0);
   }
-  free(heap);
-  free(streams);
+  merge_end(merge);
+  free(threads);
+  free(inputs);
   if (!a->steps_only) {
     gpu_advance(a, UINT64_MAX);
     gaps_settle(a, UINT64_MAX);
@@ -812,7 +759,8 @@ static void finish_head(struct analysis *a)
   s->boot_id = opgap_pool_string(a->pool, a->processes[0].info->boot_id);
   s->complete = a->source->damage(a->source->context, 0) == NULL; /* a file that cannot be read at all, too */
   for (unsigned i = 0; i < a->process_count; i++) {
-    const struct opgap_process_info *info = a->processes[i].info;
+    /* asked again: now with the records that could not be decoded */
+    const struct opgap_process_info *info = a->processes[i].info = a->source->process(a->source->context, i);
     s->complete = s->complete && info->complete;
     s->records += info->records;
     s->lost_records += info->lost_records;
@@ -862,7 +810,7 @@ static bool find_window(const struct opgap_source *source, const struct opgap_an
 {
   struct analysis *a = analysis_new(source, options);
   a->steps_only = true;
-  merge(a);
+  read_records(a);
   steps_find_period(a);
   roles_assign(a);
   bool found = steps_window(a, error, size);
@@ -884,7 +832,7 @@ struct opgap_summary *opgap_analyse(const struct opgap_source *source, const str
     a->window_start = window[0];
     a->window_end = window[1];
   }
-  merge(a);
+  read_records(a);
   steps_find_period(a);
   roles_assign(a);
   struct opgap_summary *summary = NULL;

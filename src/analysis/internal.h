@@ -1,6 +1,6 @@
 /* The state of an analysis, shared by its parts.
  *
- * How it works: all thread streams are merged by the time their records ended (analyse.c) and each record is handed
+ * How it works: all thread streams are merged by the time their records ended (merge.c) and each record is handed
  * once to the parts: ops.c, calls.c, files.c, locks.c, memory.c, steps.c, roles.c, timeline.c.  What happened on one
  * thread is explained by what others did, so a gap is not explained when it ends but SETTLE_NS later, out of the
  * threads' recent history (timeline.c, blame.c, gaps.c).  GPU streams are read ahead of the threads (gpu.c), because
@@ -137,6 +137,7 @@ struct thread {
   bool main, used;
   uint64_t pthread, born_ns, end_ns; /* end_ns: 0 while it lives */
   uint64_t last_ns;                  /* end of its last record */
+  uint64_t latest_end_ns;            /* of its records so far; damage may bring times out of order */
   int32_t creator_tid;               /* 0: unknown */
   struct level levels[257];
   unsigned deepest; /* levels above this are empty */

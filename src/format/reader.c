@@ -23,6 +23,7 @@
 #define NAME_PAGES 4096u /* ids up to 4 M: an arena's name table cannot have more */
 #define MAX_PROCESSES 65536u
 #define TORN_TRIES 20u
+#define NAME_LOST UINT32_MAX /* id of a name that a chunk uses and could not carry */
 
 struct name {
   const char *bytes;
@@ -1317,7 +1318,7 @@ static bool read_names(struct opgap_cursor *cursor, const uint8_t *at, const uin
     if (!opgap_get_varint(&at, end, &id) || !opgap_get_varint(&at, end, &length) || length > (uint64_t)(end - at))
       return false;
     add_name(cursor->process, id, at, length);
-    cursor->chunk_names[i] = (uint32_t)id;
+    cursor->chunk_names[i] = length ? (uint32_t)id : NAME_LOST;
     at += length;
   }
   *count = names;

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""What `opgap report` says does not depend on how many threads read: the same bytes and the same exit status with one
+and with two, for whole traces, damaged ones, and ones whose records cannot be decoded though the checksums hold."""
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+
+RECORDS = 60000
+PROGRAM = """
+import subprocess, threading
+def work():
+    for _ in range(50):
+        open('/dev/null').close()
+threads = [threading.Thread(target=work) for _ in range(20)]
+for t in threads: t.start()
+for t in threads: t.join()
+subprocess.run(['/bin/echo'], stdout=subprocess.DEVNULL)
+"""
+HEADER = struct.Struct("<IHHIIIIIIQQQQiI16s12sI")  # struct opgap_chunk_header
+
+
+def chunks(data):
+    """Start and end of each chunk of records behind the first two, which describe the process."""
+    at = struct.unpack_from("<I", data, 16)[0]
+    while at < len(data):
+        head = HEADER.unpack_from(data, at)
+        end = at + head[2] + head[5]
+        if head[1] == 3:
+            yield at, end
+        at = end
+
+
+def replace_bytes(data, seed, seal):
+    """Other bytes at five places of the chunks of records.  seal: with checksums that hold."""
+    rand = random.Random(seed)
+    places = list(chunks(data))
+    data = bytearray(data)
+    for start, end in rand.sample(places, min(5, len(places))):
+        payload = start + HEADER.size
+        at = rand.randrange(payload + 12, end - 8)  # behind the head of the compressed frame
+        data[at:at + 4] = rand.randbytes(4)
+        if seal:
+            struct.pack_into("<I", data, start + 28, zlib.crc32(data[payload:end]))
+            struct.pack_into("<I", data, start + HEADER.size - 4, zlib.crc32(data[start:start + HEADER.size - 4]))
+    return bytes(data)
+
+
+def generated(build, folder, mix):
+    trace = os.path.join(folder, mix + ".opgap")
+    subprocess.run([os.path.join(build, "tests", "bench", "gen"), "--records", str(RECORDS), "--mix", mix, trace],
+                   check=True, stdout=subprocess.DEVNULL)
+    yield trace, 0
+    path = os.path.join(trace, os.listdir(trace)[0])
+    with open(path, "rb") as file:
+        data = file.read()
+    variants = [("cut", data[:len(data) * 2 // 3], 4)]
+    variants += [("damaged%d" % seed, replace_bytes(data, seed, False), 4) for seed in range(3)]
+    variants += [("undecodable%d" % seed, replace_bytes(data, seed, True), None) for seed in range(8)]
+    for name, other, status in variants:
+        variant = os.path.join(folder, mix + "-" + name + ".opgap")
+        os.mkdir(variant)
+        with open(os.path.join(variant, os.path.basename(path)), "wb") as file:
+            file.write(other)
+        yield variant, status
+
+
+def recorded(build, folder):
+    trace = os.path.join(folder, "recorded.opgap")
+    subprocess.run([os.path.join(build, "opgap"), "record", "--out", trace, "--", sys.executable, "-c", PROGRAM],
+                   check=True, stderr=subprocess.DEVNULL)
+    yield trace, 0
+
+
+def main():
+    build = os.path.abspath(sys.argv[1])
+    failures, invalid, count = [], 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        traces = [*generated(build, folder, "ops"), *generated(build, folder, "alloc"), *recorded(build, folder)]
+        for trace, status in traces:
+            for options in (["--format", "json"], ["--steps", "2:5"]):
+                said = []
+                for threads in "1", "2":
+                    result = subprocess.run([os.path.join(build, "opgap"), "report", "--threads", threads, *options, trace],
+                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                    said.append((result.returncode, result.stdout, result.stderr))
+                count += 1
+                if said[0] != said[1]:
+                    failures.append("%s %s: two threads say something else than one" % (trace, " ".join(options)))
+                if options[0] == "--format":
+                    if status is not None and said[0][0] != status:
+                        failures.append("%s: exit status %d, expected %d" % (trace, said[0][0], status))
+                    invalid += json.loads(said[0][1])["trace"]["invalid_records"] > 0
+    print("%d reports, %d traces with records that cannot be decoded" % (count, invalid))
+    if invalid == 0:
+        failures.append("no trace had records that cannot be decoded: the test is void")
+    print("\n".join(failures))
+    sys.exit(bool(failures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+/* The merged sequence of streams: complete, in order, and the same with one and with two threads. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/merge.h"
+#include "analysis/pool.h"
+
+#define STREAMS_MOST 40u
+
+struct made_stream {
+  VEC(struct opgap_record) records;
+  size_t batch; /* records handed out at a time */
+};
+
+struct made_cursor {
+  struct made_stream *stream;
+  size_t next;
+  struct opgap_record *batch; /* only valid until the next call, as a trace's */
+};
+
+static struct made_stream streams[STREAMS_MOST];
+static size_t stream_count, open_cursors;
+static VEC(size_t) reads; /* streams, in the order in which their cursors were read */
+static uint64_t seed;
+
+static uint64_t below(uint64_t limit)
+{
+  seed = seed * 6364136223846793005u + 1442695040888963407u;
+  return (seed >> 33) % limit;
+}
+
+static void *made_open(void *context, unsigned process, unsigned stream)
+{
+  (void)context, (void)process;
+  struct made_cursor *cursor = opgap_xcalloc(1, sizeof *cursor);
+  cursor->stream = &streams[stream];
+  open_cursors++;
+  return cursor;
+}
+
+static size_t made_batch(void *opaque, const struct opgap_record **records)
+{
+  struct made_cursor *cursor = opaque;
+  size_t left = cursor->stream->records.count - cursor->next;
+  size_t count = left < cursor->stream->batch ? left : cursor->stream->batch;
+  *VEC_PUSH(&reads) = (size_t)(cursor->stream - streams);
+  free(cursor->batch);
+  cursor->batch = opgap_xcalloc(count, sizeof *cursor->batch);
+  if (count > 0)
+    memcpy(cursor->batch, cursor->stream->records.at + cursor->next, count * sizeof *cursor->batch);
+  cursor->next += count;
+  *records = cursor->batch;
+  return count;
+}
+
+static void made_close(void *opaque)
+{
+  struct made_cursor *cursor = opaque;
+  free(cursor->batch);
+  free(cursor);
+  open_cursors--;
+}
+
+static const struct opgap_source source = {
+    .cursor_open = made_open, .cursor_batch = made_batch, .cursor_close = made_close};
+
+/* Streams of records whose `status` is their number; times may go back by up to `disorder`. */
+static void make_streams(size_t count, size_t records_most, uint64_t disorder)
+{
+  stream_count = count;
+  for (size_t i = 0; i < count; i++) {
+    size_t records = below(4) ? below(records_most + 1) : 0; /* one in four is empty */
+    uint64_t now = 1000 + below(1000), step = 1 + below(20);
+    streams[i].batch = 1 + below(300);
+    for (size_t k = 0; k < records; k++) {
+      now += below(step); /* equal times are frequent */
+      struct opgap_record *r = VEC_PUSH(&streams[i].records);
+      r->status = (uint32_t)k;
+      r->event = (uint16_t)i;
+      r->start_ns = r->end_ns = now - (disorder ? below(disorder) : 0);
+    }
+  }
+}
+
+static void free_streams(void)
+{
+  for (size_t i = 0; i < stream_count; i++)
+    VEC_FREE(&streams[i].records);
+}
+
+struct seen {
+  VEC(struct opgap_record) records;
+  VEC(size_t) reads;
+};
+
+static void merge_all(unsigned threads, struct seen *seen)
+{
+  struct merge_input inputs[STREAMS_MOST];
+  const struct opgap_record *records;
+  size_t input;
+  for (size_t i = 0; i < stream_count; i++)
+    inputs[i] = (struct merge_input){0, (unsigned)i};
+  struct merge *merge = merge_begin(&source, inputs, stream_count, threads);
+  for (size_t count; (count = merge_next(merge, &input, &records)) > 0;)
+    for (size_t i = 0; i < count; i++) {
+      ck_assert_uint_eq(records[i].event, input);
+      *VEC_PUSH(&seen->records) = records[i];
+    }
+  merge_end(merge);
+  ck_assert_uint_eq(open_cursors, 0);
+  for (size_t i = 0; i < reads.count; i++)
+    *VEC_PUSH(&seen->reads) = reads.at[i];
+  reads.count = 0;
+}
+
+/* Each record once, those of a stream in their order, and by the latest end that their stream had so far. */
+static void check_order(const struct seen *seen)
+{
+  size_t next[STREAMS_MOST] = {0}, total = 0;
+  uint64_t latest[STREAMS_MOST] = {0}, key = 0;
+  for (size_t i = 0; i < seen->records.count; i++) {
+    const struct opgap_record *r = &seen->records.at[i];
+    ck_assert_uint_eq(r->status, next[r->event]++);
+    if (r->end_ns > latest[r->event])
+      latest[r->event] = r->end_ns;
+    ck_assert_uint_ge(latest[r->event], key);
+    key = latest[r->event];
+  }
+  for (size_t i = 0; i < stream_count; i++) {
+    ck_assert_uint_eq(next[i], streams[i].records.count);
+    total += streams[i].records.count;
+  }
+  ck_assert_uint_eq(seen->records.count, total);
+}
+
+static void check_both(size_t count, size_t records_most, uint64_t disorder)
+{
+  struct seen one = {0}, two = {0};
+  make_streams(count, records_most, disorder);
+  merge_all(1, &one);
+  merge_all(2, &two);
+  check_order(&one);
+  ck_assert_uint_eq(one.records.count, two.records.count);
+  ck_assert_uint_eq(one.reads.count, two.reads.count);
+  for (size_t i = 0; i < one.records.count; i++)
+    ck_assert_mem_eq(&one.records.at[i], &two.records.at[i], sizeof one.records.at[i]);
+  for (size_t i = 0; i < one.reads.count; i++)
+    ck_assert_uint_eq(one.reads.at[i], two.reads.at[i]);
+  VEC_FREE(&one.records);
+  VEC_FREE(&one.reads);
+  VEC_FREE(&two.records);
+  VEC_FREE(&two.reads);
+  free_streams();
+}
+
+START_TEST(test_in_order)
+{
+  seed = (uint64_t)_i;
+  check_both(1 + below(STREAMS_MOST), 600, 0);
+}
+END_TEST
+
+START_TEST(test_times_go_back)
+{
+  seed = (uint64_t)_i + 1000;
+  check_both(1 + below(8), 2000, 500);
+}
+END_TEST
+
+/* More than the queue holds, so that the reading thread has to wait. */
+START_TEST(test_long)
+{
+  seed = 7;
+  check_both(3, 100000, 0);
+}
+END_TEST
+
+START_TEST(test_nothing)
+{
+  check_both(0, 0, 0);
+  check_both(3, 0, 0);
+}
+END_TEST
+
+int main(void)
+{
+  Suite *suite = suite_create("merge");
+  TCase *tests = tcase_create("merge");
+  tcase_set_timeout(tests, 120);
+  tcase_add_loop_test(tests, test_in_order, 0, 30);
+  tcase_add_loop_test(tests, test_times_go_back, 0, 30);
+  tcase_add_test(tests, test_long);
+  tcase_add_test(tests, test_nothing);
+  suite_add_tcase(suite, tests);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
