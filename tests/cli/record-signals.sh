@@ -13,8 +13,8 @@ for target in 0 '$PPID'; do
     sh -c "n=0; trap 'n=\$((n + 1))' USR1; kill -USR1 $target; sleep 0.2; echo got \$n; exit 5"
   echo $?
 done
-# A timer set before record was started was meant for the program.
-perl -e 'alarm 1; exec @ARGV' opgap record --log quiet -- sh -c 'trap "echo rang; exit 4" ALRM; while :; do sleep 0.01; done'
+# A timer set before record was started was meant for the program, which handles it long before.
+perl -e 'alarm 3; exec @ARGV' opgap record --log quiet -- sh -c 'trap "echo rang; exit 4" ALRM; while :; do sleep 0.01; done'
 echo $?
 # Ignored stays ignored.
 nohup opgap record --log quiet -- sh -c '(kill -HUP $PPID); kill -HUP $$; sleep 0.1; exit 6' 2>/dev/null

@@ -429,7 +429,8 @@ def case_state():
     run = scenario("sleep", 150, 10000)
     state = run.report["gpu"][0]["state"]
     samples = state.pop("samples")
-    expect(1 <= samples <= 5, True, "about one sample a second: %d" % samples)
+    seconds = run.report["trace"]["duration_ns"] // 10 ** 9
+    expect(1 <= samples <= seconds + 2, True, "about one sample a second: %d in %d" % (samples, seconds))
     expect(len(run.of("gpu state")), samples, "records")
     expect(set(state.pop("held_down_by").values()), {0}, "brakes")
     expect(state, {"sm_mhz": 1410, "sm_mhz_most": 1410, "memory_mhz": 1593, "milliwatts": 250000,
@@ -538,7 +539,8 @@ def case_gap_allreduce():
 
 def case_gap_none():
     """Kernels queued behind each other leave no gap, however slow the host."""
-    run = scenario("running", 20)
+    run = scenario("queued", 20)
+    expect(len(run.of("kernel")), 20, "kernels")
     expect(run.report["idle_gaps"]["gpu_count"], 0, "gaps")
 
 

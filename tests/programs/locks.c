@@ -1,10 +1,12 @@
 /* Locks of every type: results as without the tracer, contended ones seen. */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,6 +43,26 @@ static struct timespec in_ms(clockid_t clock, long ms)
   t.tv_sec += t.tv_nsec / 1000000000;
   t.tv_nsec %= 1000000000;
   return t;
+}
+
+/* Waits until the kernel shows that a thread sleeps: it is in the call that it was about to make.  By system calls of
+ * its own, which are no hook's. */
+static void until_asleep(pid_t tid)
+{
+  char path[64], text[256];
+  const struct timespec pause = {0, 1000000};
+  for (;;) {
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
+    long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY);
+    long n = fd < 0 ? -1 : syscall(SYS_read, fd, text, sizeof text - 1);
+    if (fd >= 0)
+      syscall(SYS_close, fd);
+    text[n > 0 ? n : 0] = '\0';
+    const char *name_end = strrchr(text, ')');
+    if (name_end && strncmp(name_end, ") S", 3) == 0)
+      return;
+    syscall(SYS_nanosleep, &pause, NULL);
+  }
 }
 
 /* lock 7 (1 fails: EDEADLK, contended by itself, a span), unlock 9 (2 fail); timedlock 2 (1 times out: a span) */
@@ -93,10 +115,12 @@ static pthread_mutex_t shared = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static sem_t sem, ready;
 static int turn;
+static pid_t waiting; /* of the thread that waits for the lock */
 
 static void *wait_for_lock(void *unused)
 {
   (void)unused;
+  waiting = (pid_t)syscall(SYS_gettid);
   sem_post(&ready);
   pthread_mutex_lock(&shared); /* contended */
   pthread_mutex_unlock(&shared);
@@ -113,19 +137,23 @@ static void contended(void)
   while (sem_wait(&ready) != 0)
     ;
   usleep(50000);
+  until_asleep(waiting);
   pthread_mutex_unlock(&shared);
   pthread_join(t, NULL);
 }
 
 static void *signal_it(void *unused)
 {
+  pid_t main_thread = getpid();
   (void)unused;
-  usleep(20000); /* the other thread waits by now */
+  usleep(20000);
+  until_asleep(main_thread); /* in pthread_cond_wait */
   pthread_mutex_lock(&shared);
   turn = 1;
   pthread_cond_signal(&cond);
   pthread_mutex_unlock(&shared);
   usleep(20000);
+  until_asleep(main_thread); /* in sem_wait */
   sem_post(&sem);
   return NULL;
 }

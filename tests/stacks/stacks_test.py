@@ -65,11 +65,12 @@ def native(folder):
     assert functions["mycrate::allocator"]["count"] == COUNT, functions
     assert functions["mycrate::allocator"]["bytes"] == COUNT * (4 << 20)
     assert functions["main"]["count"] == 2 * COUNT and functions["main"]["self_ns"] == 0
-    lines = table(trace, "line")
+    # the compiler's own path of the file, which may be relative to where it ran
+    lines = {os.path.basename(name): row for name, row in table(trace, "line").items()}
     for label, function, count in (("inlined", "inlined", COUNT), ("sleeper", "outer::sleeper", COUNT),
                                    ("recursion", "outer::sleeper", COUNT), ("allocator", "mycrate::allocator", COUNT)):
-        key = f"{source}:{line_of(source, label)} {function}"
-        assert lines[key]["count"] == count, (key, sorted(lines))
+        key = f"callers.c:{line_of(source, label)} {function}"
+        assert lines.get(key, {}).get("count") == count, (key, sorted(lines))
     modules = table(trace, "module")
     assert modules[CALLERS]["count"] == 2 * COUNT and modules[CALLERS]["self_ns"] == sum(
         row["self_ns"] for row in functions.values())
