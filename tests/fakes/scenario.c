@@ -427,19 +427,22 @@ static void scenario_check(void)
   }
 }
 
-static void end_by(int signal)
-{
-  run_kernels(between_nothing);
-  sleep_ns(500000000); /* long enough for what is finished to be written */
-  raise(signal);
-}
+/* Long enough idle for what is finished to be written by a machine with a real GPU (tests/gpu/run.sh), then killed. */
 static void scenario_kill(void)
 {
-  end_by(SIGKILL);
+  run_kernels(between_nothing);
+  sleep_ns(500000000);
+  raise(SIGKILL);
 }
-static void scenario_term(void)
+
+/* Does nothing more until a signal ends it. */
+static void scenario_wait(void)
 {
-  end_by(SIGTERM);
+  run_kernels(between_nothing);
+  puts("waiting");
+  fflush(stdout);
+  for (;;)
+    pause();
 }
 
 /* A child that is forked when CUDA is up, as DataLoader workers are, and ends by exit. */
@@ -506,10 +509,10 @@ int main(int argc, char **argv)
       {"sleep", scenario_sleep},         {"compute", scenario_compute}, {"sync", scenario_sync},
       {"alloc", scenario_alloc},         {"lock", scenario_lock},       {"data", scenario_data},
       {"graph", scenario_graph},         {"streams", scenario_streams}, {"running", scenario_running},
-      {"kill", scenario_kill},           {"burst", scenario_burst},     {"fork", scenario_fork},
-      {"ranges", scenario_ranges},       {"check", scenario_check},     {"workers", scenario_workers},
-      {"leave", scenario_leave},         {"devices", scenario_devices}, {"training", scenario_training},
-      {"term", scenario_term},           {"queued", scenario_queued},
+      {"wait", scenario_wait},           {"kill", scenario_kill},       {"burst", scenario_burst},
+      {"fork", scenario_fork},           {"ranges", scenario_ranges},   {"check", scenario_check},
+      {"workers", scenario_workers},     {"leave", scenario_leave},     {"devices", scenario_devices},
+      {"training", scenario_training},   {"queued", scenario_queued},
   };
   if (argc > 2)
     count = (unsigned)strtoul(argv[2], NULL, 10);

@@ -88,6 +88,10 @@ class Terminal:
     def frame_with(self, text):
         return self.frame(lambda lines: any(text in line for line in lines))
 
+    def stop(self):
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+
     def press(self, keys):
         os.write(self.master, keys.encode())
 
@@ -114,9 +118,13 @@ def test_top():
     terminal.frame_with("running")
     check(terminal.all.startswith(OPEN), "the second screen is opened: %r" % terminal.all[:40])
     check(termios.tcgetattr(terminal.slave)[3] & (termios.ICANON | termios.ECHO) == 0, "keys come without Enter")
-    # what is done is shown once it is done, and only then
+    # what is done is shown once it is done, and only then; all of it comes between two looks
+    terminal.stop()
     job.order("sss")
-    lines = terminal.frame_with(" a second by opgap_step")
+    terminal.process.send_signal(signal.SIGCONT)
+    # drawn anew, it shows the look with the first five once more
+    lines = terminal.frame(lambda lines: any(" a second by opgap_step" in line for line in lines) and
+                           row(lines, "work")[-1] != "5")
     same("hot op", ["work", "3"], [row(lines, "work")[0], row(lines, "work")[-1]])
     lines = terminal.frame_with("steps     none ended; the last one ended")
     check(any("No op ended." in line for line in lines), lines)
@@ -172,8 +180,7 @@ def test_top_signals():
     # stopped and continued: the keys are taken over again, and it is drawn anew
     terminal = Terminal(["top", "--interval", "60s", "run.opgap"])
     terminal.frame_with("running")
-    terminal.process.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED)
+    terminal.stop()
     termios.tcsetattr(terminal.slave, termios.TCSANOW, terminal.settings)
     terminal.process.send_signal(signal.SIGCONT)
     terminal.frame_with("running")
