@@ -153,6 +153,13 @@ void opgap_consumer_restore(struct opgap_arena *arena, struct opgap_account acco
   arena->chunk_sequence = account.chunk_sequence;
 }
 
+int opgap_consumer_schema(struct opgap_consumer *consumer)
+{
+  uint64_t now = consumer->arena->first_anchor.ns;
+  struct opgap_chunk_header schema = {.type = OPGAP_CHUNK_SCHEMA, .first_ns = now, .last_ns = now};
+  return write_chunk(consumer, &schema, opgap_encode_schema(&consumer->encoder, consumer->raw, sizeof consumer->raw));
+}
+
 static int write_head(struct opgap_consumer *consumer, const uint8_t *pairs, size_t pairs_bytes, uint64_t kept_from_ns)
 {
   struct opgap_file_header file = {.version = OPGAP_TRACE_VERSION,
@@ -167,11 +174,7 @@ static int write_head(struct opgap_consumer *consumer, const uint8_t *pairs, siz
   if (error)
     return error;
   error = opgap_consumer_info(consumer, pairs, pairs_bytes);
-  if (error)
-    return error;
-  uint64_t now = consumer->arena->first_anchor.ns;
-  struct opgap_chunk_header schema = {.type = OPGAP_CHUNK_SCHEMA, .first_ns = now, .last_ns = now};
-  return write_chunk(consumer, &schema, opgap_encode_schema(&consumer->encoder, consumer->raw, sizeof consumer->raw));
+  return error ? error : opgap_consumer_schema(consumer);
 }
 
 int opgap_consumer_begin(struct opgap_consumer *consumer, const uint8_t *pairs, size_t pairs_bytes)

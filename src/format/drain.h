@@ -27,6 +27,8 @@ size_t opgap_consumer_bytes(void);
 struct opgap_consumer *opgap_consumer_init(void *memory, struct opgap_arena *arena, const struct opgap_event *hooks,
                                            unsigned hook_count, opgap_sink sink, void *sink_context);
 
+/* Writes the SCHEMA chunk alone: for a file whose tracer died before it did. */
+int opgap_consumer_schema(struct opgap_consumer *consumer);
 /* Writes the file header, the INFO and the SCHEMA chunk.  pairs: encoded by opgap_encode_pair. */
 int opgap_consumer_begin(struct opgap_consumer *consumer, const uint8_t *pairs, size_t pairs_bytes);
 

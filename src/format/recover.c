@@ -290,26 +290,64 @@ static void *map_private(size_t bytes)
   return memory == MAP_FAILED ? NULL : memory;
 }
 
+static int write_end(struct opgap_arena *arena, struct fold *fold)
+{
+  uint32_t end = atomic_load(&arena->end);
+  const char *how = end == OPGAP_ARENA_CLEAN ? "clean" : end == OPGAP_ARENA_EXEC ? "exec" : "killed";
+  return opgap_consumer_end(fold->consumer, how, arena->exit_status) == 0 ? 0 : -1;
+}
+
+/* Between the clock of the trace and the time of day, if this is still the machine that it was made on. */
+static uint8_t *put_realtime_offset(uint8_t *at, const uint8_t *end, const struct opgap_arena *arena)
+{
+  struct timespec day, run;
+  char digits[24];
+  if (!same_boot(arena) || clock_gettime(CLOCK_REALTIME, &day) != 0 || clock_gettime(CLOCK_MONOTONIC, &run) != 0)
+    return at;
+  int64_t ns = ((int64_t)day.tv_sec - run.tv_sec) * 1000000000 + (day.tv_nsec - run.tv_nsec);
+  size_t length = ns > 0 ? (size_t)(put_decimal(digits, (uint64_t)ns) - digits) : 0;
+  return length > 0 ? opgap_encode_pair(at, end, "realtime_offset_ns", digits, length) : at;
+}
+
+/* Killed before the tracer had written what a file begins with: its records would begin after that, so there are none.
+ * The file gets what is missing and the end. */
+static int end_at_start(struct opgap_arena *arena, struct fold *fold, void *scratch)
+{
+  uint8_t pairs[256], *at = pairs, *last = pairs + sizeof pairs;
+  fold->consumer = opgap_consumer_init(scratch, arena, NULL, 0, fold_sink, fold);
+  bool described = fold->last_sequence > 0;
+  fold->end = described ? fold->end : 0;
+  arena->chunk_sequence = fold->last_sequence;
+  if (ftruncate(fold->fd, (off_t)fold->end) != 0)
+    return -1;
+  at = opgap_encode_pair(at, last, "boot_id", arena->boot_id, strnlen(arena->boot_id, sizeof arena->boot_id));
+  at = opgap_encode_pair(at, last, "kill_safe", "1", 1);
+  at = put_realtime_offset(at, last, arena);
+  int error = described ? opgap_consumer_schema(fold->consumer)
+                        : opgap_consumer_begin(fold->consumer, pairs, (size_t)(at - pairs));
+  return error == 0 ? write_end(arena, fold) : -1;
+}
+
 static int fold_arena(struct opgap_arena *arena, struct fold *fold, void *scratch)
 {
   off_t size = lseek(fold->fd, 0, SEEK_END);
+  bool began = arena->chunk_sequence >= 2; /* the description and the schema */
   if (size < (off_t)sizeof(struct opgap_file_header))
-    return -1;
+    return began || size < 0 ? -1 : end_at_start(arena, fold, scratch);
   uint8_t *bytes = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fold->fd, 0);
   if (bytes == MAP_FAILED)
     return -1;
   int result = -1;
   fold->end = opgap_walk_chunks(bytes, (uint64_t)size, sizeof(struct opgap_file_header), visit_schema, NULL, fold);
-  if (fold->row_count > 0) {
+  if (fold->row_count == 0 && !began) {
+    result = end_at_start(arena, fold, scratch);
+  } else if (fold->row_count > 0) {
     fold->consumer = opgap_consumer_init(scratch, arena, fold->rows, fold->row_count, fold_sink, fold);
     opgap_walk_chunks(bytes, (uint64_t)size, sizeof(struct opgap_file_header), visit_position, NULL, fold);
     arena->chunk_sequence = fold->last_sequence;
     if (ftruncate(fold->fd, (off_t)fold->end) == 0 &&
-        opgap_consumer_drain(fold->consumer, opgap_recover_anchor, OPGAP_DRAIN_DEAD) >= 0) {
-      uint32_t end = atomic_load(&arena->end);
-      const char *how = end == OPGAP_ARENA_CLEAN ? "clean" : end == OPGAP_ARENA_EXEC ? "exec" : "killed";
-      result = opgap_consumer_end(fold->consumer, how, arena->exit_status) == 0 ? 0 : -1;
-    }
+        opgap_consumer_drain(fold->consumer, opgap_recover_anchor, OPGAP_DRAIN_DEAD) >= 0)
+      result = write_end(arena, fold);
   }
   munmap(bytes, (size_t)size);
   return result;

@@ -15,6 +15,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@
 #include "format/reader.h"
 #include "format/recover.h"
 
-enum { MAX_THREADS = 64, SKIPPED = 77 };
+enum { MAX_THREADS = 64, SKIPPED = 77, START_CALLS = 8 };
 
 struct told {
   int32_t tid, pid;
@@ -70,6 +71,13 @@ enum holds {
   NOTHING     /* there is no trace */
 };
 
+/* When the signal comes. */
+enum moment {
+  AT_RANDOM,
+  IN_WRITE, /* in the middle of a chunk's write */
+  AT_START  /* at one of the first system calls after the trace file was made, a later one each round */
+};
+
 struct test {
   const char *name, *death;
   int signal; /* sent by us at a random moment; 0: none */
@@ -78,13 +86,14 @@ struct test {
   int wait_status; /* of the victim: exit status << 8 or signal */
   enum holds holds;
   unsigned notices; /* lines on stderr */
-  int middle;       /* the killing comes in the middle of a chunk's write */
+  enum moment moment;
 };
 
 #define EXIT(status) ((status) << 8)
 
 static const struct test tests[] = {
     {"sigkill", "wait", SIGKILL, ANYWHERE, KILLED, SIGKILL, ALL, 0, 0},
+    {"start", "wait", SIGKILL, ANYWHERE, KILLED, SIGKILL, ALL, 0, AT_START},
     {"sigterm", "wait", SIGTERM, ANYWHERE, KILLED, SIGTERM, ALL, 0, 0},
     {"sigsegv", "segv", 0, ANYWHERE, KILLED, SIGSEGV, ALL, 0, 0},
     {"abort", "abort", 0, ANYWHERE, KILLED, SIGABRT, ALL, 0, 0},
@@ -95,8 +104,8 @@ static const struct test tests[] = {
     {"_exit", "_exit", 0, ANYWHERE, CLEAN, EXIT(21), BEGINNINGS, 0, 0},
     {"quick_exit", "quick_exit", 0, ANYWHERE, CLEAN, EXIT(21), BEGINNINGS, 0, 0},
     {"exec", "exec", 0, ANYWHERE, CLEAN, EXIT(21), BEGINNINGS, 0, 0},
-    {"write", "wait", SIGKILL, ANYWHERE, KILLED, SIGKILL, ALL, 0, 1},
-    {"worker_write", "worker", SIGKILL, ANYWHERE, KILLED, EXIT(SIGKILL), ALL, 0, 1},
+    {"write", "wait", SIGKILL, ANYWHERE, KILLED, SIGKILL, ALL, 0, IN_WRITE},
+    {"worker_write", "worker", SIGKILL, ANYWHERE, KILLED, EXIT(SIGKILL), ALL, 0, IN_WRITE},
     {"small_shm", "return", 0, SMALL_SHM, CLEAN, EXIT(21), ALL, 0, 0},
     {"small_shm_sigkill", "wait", SIGKILL, SMALL_SHM, KILLED, SIGKILL, ALL, 0, 0},
     {"small_disk", "return", 0, SMALL_DISK, CLEAN, EXIT(21), BEGINNINGS, 1, 0},
@@ -219,6 +228,8 @@ static void start(struct round *round, unsigned threads, uint64_t count, int rep
   fcntl(report, F_SETFD, 0);
   dup2(errors, 2);
   limit();
+  if (test->moment == AT_START && ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+    _exit(97);
   setenv("LD_PRELOAD", tracer, 1);
   setenv("OPGAP_OUT", round->trace, 1);
   execl(victim, victim, test->death, thread_text, count_text, report_text, (char *)NULL);
@@ -317,6 +328,38 @@ static void kill_in_write(struct round *round, int report, pid_t pid, unsigned c
 #endif
 }
 
+/* Kills the victim, which is stopped by its execve, at the system call with this number after it made its trace file.
+ */
+static void kill_at_start(const struct round *round, int number)
+{
+#if defined(__x86_64__)
+  int status, after = -1;
+  if (waitpid(round->pid, &status, 0) != round->pid || !WIFSTOPPED(status))
+    skip("no ptrace");
+  ptrace(PTRACE_SETOPTIONS, round->pid, NULL, (void *)PTRACE_O_TRACESYSGOOD);
+  for (;;) {
+    struct user_regs_struct registers;
+    ptrace(PTRACE_SYSCALL, round->pid, NULL, NULL);
+    if (waitpid(round->pid, &status, 0) != round->pid || !WIFSTOPPED(status))
+      die("the victim ended before it made a trace file");
+    if (WSTOPSIG(status) != (SIGTRAP | 0x80) || ptrace(PTRACE_GETREGS, round->pid, NULL, &registers) != 0)
+      continue;
+    bool entered = (long long)registers.rax == -ENOSYS;
+    if (entered && after == number)
+      break;
+    after += entered && after >= 0;
+    if (!entered && after < 0 && registers.orig_rax == SYS_openat && (long long)registers.rax >= 0 &&
+        (registers.rdx & (O_CREAT | O_EXCL | O_APPEND)) == (O_CREAT | O_EXCL | O_APPEND))
+      after = 0;
+  }
+  kill(round->pid, SIGKILL);
+#else
+  (void)round, (void)number;
+  errno = ENOSYS;
+  skip("system calls are counted on x86-64 only");
+#endif
+}
+
 /* Reads what the victim tells until it is dead; kills it where the test says so. */
 static void listen_to(struct round *round, int report, uint64_t kill_after)
 {
@@ -330,7 +373,7 @@ static void listen_to(struct round *round, int report, uint64_t kill_after)
         die(command);
     }
     if (test->signal && round->messages == kill_after) {
-      if (test->middle)
+      if (test->moment == IN_WRITE)
         kill_in_write(round, report, told.pid, 1 + (unsigned)round->number % 3);
       else
         kill(round->pid, test->signal);
@@ -345,12 +388,14 @@ static void run(struct round *round)
     die("pipe");
   uint64_t moment = 1 + (uint64_t)random() % 6000;
   unsigned threads = 1 + (unsigned)round->number % 4;
-  if (test->middle && threads == 1)
+  if (test->moment == IN_WRITE && threads == 1)
     threads = 2; /* there is no flusher without threads */
   uint64_t count = test->signal ? 0 : test->place == ANYWHERE ? moment : 20000;
   start(round, threads, count, report[1], errors[1]);
   close(report[1]);
   close(errors[1]);
+  if (test->moment == AT_START)
+    kill_at_start(round, round->number);
   listen_to(round, report[0], moment);
   close(report[0]);
   if (waitpid(round->pid, &round->status, 0) != round->pid)
@@ -403,10 +448,11 @@ static void compare_process(struct round *round, const struct opgap_trace *trace
 {
   const struct opgap_process_info *info = opgap_trace_process(trace, process);
   bool ended_by_exec = process > 0 && opgap_trace_process(trace, process - 1)->ended == OPGAP_ENDED_EXEC;
-  if (info->lost_records || info->invalid_records || info->damaged_bytes)
+  if (info->lost_records || info->invalid_records || info->damaged_bytes || !info->complete)
     if (test->holds == ALL)
-      fail("lost %llu, invalid %llu, damaged bytes %llu", (unsigned long long)info->lost_records,
-           (unsigned long long)info->invalid_records, (unsigned long long)info->damaged_bytes);
+      fail("%slost %llu, invalid %llu, damaged bytes %llu", info->complete ? "" : "incomplete, ",
+           (unsigned long long)info->lost_records, (unsigned long long)info->invalid_records,
+           (unsigned long long)info->damaged_bytes);
   bool stopped = opgap_trace_info(trace, process, "stopped") != NULL;
   if (stopped != (test->place == SMALL_DISK || test->place == FILE_LIMIT))
     fail("the trace says that tracing %s", stopped ? "stopped" : "did not stop");
@@ -468,7 +514,7 @@ static void one_round(int number)
   snprintf(round.trace, sizeof round.trace, "%s/t.opgap", round.folder);
   arrange(&round);
   run(&round);
-  if (number % 2 && test->ends == KILLED && opgap_trace_recover(round.trace) != 1)
+  if ((number % 2 || test->moment == AT_START) && test->ends == KILLED && opgap_trace_recover(round.trace) != 1)
     fail("not one ring to fold into the trace");
   int before = failures;
   compare(&round);
@@ -493,7 +539,10 @@ int main(int argc, char **arguments)
       test = &tests[i];
   if (test == NULL)
     die(arguments[3]);
-  int rounds = argc > 4 ? atoi(arguments[4]) : test->signal && !test->middle ? 20 : 3;
+  int rounds = argc > 4                                    ? atoi(arguments[4])
+               : test->moment == AT_START                  ? START_CALLS
+               : test->signal && test->moment == AT_RANDOM ? 20
+                                                           : 3;
   srandom((unsigned)time(NULL));
   if (test->place == SMALL_SHM || test->place == SMALL_DISK || test->place == READ_ONLY)
     own_mounts();
