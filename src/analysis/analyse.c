@@ -147,6 +147,8 @@ static void add_hook(struct analysis *a, struct thread *t, const struct hook *ho
     memory_call(a, t, hook, r, !hook->span || r->start_ns == r->end_ns);
   timeline_call(a, t, hook, r, object, named);
   breakdown_call(a, t, hook, r);
+  if (r->status != 0)
+    memory_failed(a, t, hook, r);
   if (blocking) {
     threads_call(a, t, hook, r, named && analysis_name_flags(a, (uint32_t)object) & NAME_PIPE);
     ops_add_blocked(t, r->depth, r->end_ns - r->start_ns);
@@ -174,6 +176,7 @@ static void add_op(struct analysis *a, struct thread *t, const struct opgap_reco
     t->first_op = name;
     t->first_op_ns = r->start_ns;
   }
+  memory_op(a, t, r, name);
   steps_op(a, t, name, flags, framework, r);
   if (a->steps_only)
     return;
@@ -481,7 +484,10 @@ static void free_process(struct process *p)
   VEC_FREE(&p->off);
   opgap_map_free(&p->pthreads);
   opgap_map_free(&p->tids);
-  opgap_map_free(&p->live);
+  live_free(&p->live);
+  for (size_t i = 0; i < p->failures.count; i++)
+    VEC_FREE(&p->failures.at[i].last);
+  VEC_FREE(&p->failures);
   free(p->blocked_over_time);
   free(p->next_over_time);
   VEC_FREE(&p->samples);
@@ -490,6 +496,7 @@ static void free_process(struct process *p)
     VEC_FREE(&p->steps[s].start);
     VEC_FREE(&p->steps[s].end);
     VEC_FREE(&p->steps[s].live);
+    VEC_FREE(&p->steps[s].churn);
   }
   VEC_FREE(&p->outermost);
 }
@@ -504,6 +511,7 @@ static void analysis_free(struct analysis *a)
   for (unsigned i = 0; i < a->thread_count; i++) {
     timeline_free(&a->threads[i]);
     VEC_FREE(&a->threads[i].hooks);
+    free(a->threads[i].waiting.at);
   }
   gpu_close(a);
   breakdown_close(a);

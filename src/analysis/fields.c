@@ -242,13 +242,59 @@ static const struct field gpu_tables_fields[] = {
 };
 TABLE(gpu_tables, struct opgap_sum_gpu_tables);
 
+static const struct field peak_fields[] = {
+    PLAIN(I32, FIRST, opgap_sum_peak, pid),
+    PLAIN(U64, TIME, opgap_sum_peak, at_ns),
+    PLAIN(U64, FIRST, opgap_sum_peak, bytes),
+};
+TABLE(peak, struct opgap_sum_peak);
+
+static const struct field lived_fields[] = {
+    PLAIN(I32, FIRST, opgap_sum_lived, pid),
+    PLAIN(I32, FIRST, opgap_sum_lived, tid),
+    PLAIN(TEXT, FIRST, opgap_sum_lived, thread),
+    PLAIN(TEXT, FIRST, opgap_sum_lived, op),
+    PLAIN(TEXT, FIRST, opgap_sum_lived, source_location),
+    PLAIN(U64, FIRST, opgap_sum_lived, bytes),
+    PLAIN(U64, FIRST, opgap_sum_lived, blocks),
+    PLAIN(U64, FIRST, opgap_sum_lived, growth_points),
+    PLAIN(REAL, FIRST, opgap_sum_lived, growth_bytes),
+    PLAIN(REAL, FIRST, opgap_sum_lived, growth_low),
+    PLAIN(REAL, FIRST, opgap_sum_lived, growth_high),
+};
+TABLE(lived, struct opgap_sum_lived);
+
+static const struct field failure_fields[] = {
+    PLAIN(I32, FIRST, opgap_sum_failure, pid),        PLAIN(I32, FIRST, opgap_sum_failure, tid),
+    PLAIN(TEXT, FIRST, opgap_sum_failure, thread),    PLAIN(TEXT, FIRST, opgap_sum_failure, process),
+    PLAIN(U64, TIME, opgap_sum_failure, at_ns),       PLAIN(TEXT, FIRST, opgap_sum_failure, call),
+    PLAIN(U64, FIRST, opgap_sum_failure, bytes),      PLAIN(I32, FIRST, opgap_sum_failure, error),
+    PLAIN(U64, FIRST, opgap_sum_failure, live_bytes), PLAIN(U64, FIRST, opgap_sum_failure, rss_bytes),
+    PLAIN(TEXT, FIRST, opgap_sum_failure, op),        TEXTS(FIRST, opgap_sum_failure, last, last_count),
+};
+TABLE(failure, struct opgap_sum_failure);
+
 static const struct field memory_fields[] = {
-    PLAIN(U64, SUM, opgap_sum_memory, allocations),     PLAIN(U64, SUM, opgap_sum_memory, frees),
-    PLAIN(U64, SUM, opgap_sum_memory, failed),          PLAIN(U64, SUM, opgap_sum_memory, bytes_allocated),
-    PLAIN(U64, SUM, opgap_sum_memory, live_bytes),      PLAIN(U64, MAX, opgap_sum_memory, peak_bytes),
-    PLAIN(U64, MAX, opgap_sum_memory, peak_rss_bytes),  PLAIN(TEXT, FIRST, opgap_sum_memory, growth_of),
-    PLAIN(REAL, FIRST, opgap_sum_memory, growth_bytes), PLAIN(REAL, FIRST, opgap_sum_memory, growth_fit),
+    PLAIN(U64, SUM, opgap_sum_memory, allocations),
+    PLAIN(U64, SUM, opgap_sum_memory, frees),
+    PLAIN(U64, SUM, opgap_sum_memory, failed),
+    PLAIN(U64, SUM, opgap_sum_memory, bytes_allocated),
+    PLAIN(U64, SUM, opgap_sum_memory, live_bytes),
+    PLAIN(U64, MAX, opgap_sum_memory, peak_bytes),
+    PLAIN(U64, MAX, opgap_sum_memory, peak_rss_bytes),
+    PLAIN(TEXT, FIRST, opgap_sum_memory, growth_of),
+    PLAIN(REAL, FIRST, opgap_sum_memory, growth_bytes),
+    PLAIN(REAL, FIRST, opgap_sum_memory, growth_fit),
     PLAIN(U64, FIRST, opgap_sum_memory, growth_points),
+    PLAIN(REAL, FIRST, opgap_sum_memory, growth_low),
+    PLAIN(REAL, FIRST, opgap_sum_memory, growth_high),
+    PLAIN(TEXT, FIRST, opgap_sum_memory, churn_of),
+    PLAIN(U64, FIRST, opgap_sum_memory, churn_count),
+    PLAIN(U64, FIRST, opgap_sum_memory, churn_bytes),
+    PLAIN(U64, FIRST, opgap_sum_memory, churn_steps),
+    ROWS(ALL, opgap_sum_memory, peaks, peak_count, peak),
+    ROWS(ALL, opgap_sum_memory, lived, lived_count, lived),
+    ROWS(ALL, opgap_sum_memory, failures, failure_count, failure),
 };
 TABLE(memory, struct opgap_sum_memory);
 

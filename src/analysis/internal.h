@@ -17,6 +17,7 @@
 #define OPGAP_ANALYSIS_INTERNAL_H
 
 #include "analysis/analysis.h"
+#include "analysis/live.h"
 #include "analysis/pool.h"
 
 #define SETTLE_NS 200000000ull
@@ -146,7 +147,11 @@ struct thread {
   RING(struct past_call) calls;
   RING(struct past_op) ops, nexts;
   RING(struct past_sample) samples;
-  uint64_t first_poll_ns; /* 0: never polled.  A DataLoader worker's first one ends its start-up */
+  uint64_t first_poll_ns;      /* 0: never polled.  A DataLoader worker's first one ends its start-up */
+  struct live_waiting waiting; /* owners of blocks */
+  struct {
+    uint64_t address, bytes;
+  } resized;                                    /* the block that a realloc gave back: it lives on if the call fails */
   struct thread_waits waits, waits_before_poll; /* before first_poll_ns */
   uint32_t first_op;                            /* gid of the first op: 0 before it */
   uint64_t first_op_ns, op_ns, blocked_ns;
@@ -167,8 +172,24 @@ struct edge_table {       /* by object */
   VEC(struct edges) rows;
 };
 
+/* Allocations, all of them when every one is recorded, else those inside ops. */
+struct churn {
+  uint64_t count, bytes;
+};
+
+/* An allocation that failed. */
+struct failure {
+  uint32_t thread, call, op; /* call, op: gid; op: the innermost around it, 0: not known (yet) */
+  unsigned depth;
+  int32_t error;
+  uint64_t at, bytes, live, rss; /* bytes asked for; live, rss: of the process then, or OPGAP_UNKNOWN */
+  VEC(const char *) last;        /* what the thread did before, the latest first */
+};
+#define FAILURE_LIMIT 16u /* of a process: the first half, and the latest */
+
 struct step_list {
   VEC(uint64_t) live;       /* live bytes at each end, when every allocation is recorded */
+  VEC(struct churn) churn;  /* until each end */
   VEC(uint64_t) start, end; /* of each step */
   uint64_t first_start;     /* where the first step began */
   uint64_t marks, last_end; /* steps that ended, also those whose start was not recorded; the end of the last */
@@ -254,10 +275,12 @@ struct process {
   VEC(struct memory_sample) samples;            /* at most SAMPLE_LIMIT */
   uint64_t rss, open_ns, read_bytes, written_bytes, file_ns, first_op_ns;
   uint32_t open_op, open_call;
-  uint32_t executed;     /* gid of the program that it executed last */
-  struct opgap_map live; /* (address, 0) -> size in live_bytes units, when every allocation is recorded */
-  uint64_t live_bytes, peak_bytes, points;
+  uint32_t executed; /* gid of the program that it executed last */
+  struct live live;  /* when every allocation is recorded */
+  uint64_t points;
   bool alloc_events;
+  struct churn churn; /* so far */
+  VEC(struct failure) failures;
   uint64_t overhead[5];
   bool has_overhead;
   uint64_t gpu_invalid, gpu_lost;
@@ -472,6 +495,10 @@ void locks_finish(struct analysis *a);
 /* memory.c */
 void memory_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
                  bool point);
+/* An op has ended; before steps_op. */
+void memory_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name);
+/* A call that allocates, of the host or a device, has failed. */
+void memory_failed(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
 void memory_sample(struct analysis *a, unsigned process, const struct opgap_record *r);
 void memory_finish(struct analysis *a);
 

@@ -1,58 +1,142 @@
-/* Host memory: exact numbers from the allocation hooks' counts; live and peak bytes only when every allocation was
- * recorded with its address and size (then memory here is bounded by the blocks alive at a time). */
+/* Host memory: exact numbers from the allocation hooks' counts; live and peak bytes, and who made them, only when every
+ * allocation was recorded with its address and size (live.h).  Failed allocations are kept with what came before. */
 #include "analysis/internal.h"
+#include "analysis/order.h"
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-/* A block's size in the table of live blocks: its low bits + 1 under key 1 (0 is "not there"); blocks of 1 GiB and more
- * have the rest under key 2. */
-#define LOW_BITS 30
-#define HAS_HIGH (UINT32_C(1) << 31)
-
-static uint64_t size_of(const struct process *p, uint64_t address, uint32_t code)
-{
-  if (code == 0)
-    return 0;
-  uint64_t high = code & HAS_HIGH ? opgap_map_get(&p->live, address, 2) : 0;
-  return (high << LOW_BITS) + (code & ~HAS_HIGH) - 1;
-}
-
-/* Gives a block of the table another size; returns the one it had.  `code` is its entry under key 1. */
-static uint64_t replace_size(struct process *p, uint64_t address, uint32_t *code, uint64_t bytes)
-{
-  uint64_t before = size_of(p, address, *code);
-  *code = (uint32_t)(bytes & ((UINT64_C(1) << LOW_BITS) - 1)) + 1;
-  if (bytes >> LOW_BITS) {
-    *code |= HAS_HIGH; /* before the table may grow */
-    *opgap_map_put(&p->live, address, 2) = (uint32_t)(bytes >> LOW_BITS);
-  }
-  return before;
-}
-
-/* A block that was given back stays in the table as one of 0 bytes: its address will come again. */
-static void forget(struct process *p, uint64_t address)
-{
-  uint32_t *code = opgap_map_find(&p->live, address, 1);
-  if (code != NULL)
-    p->live_bytes -= replace_size(p, address, code, 0);
-}
 
 void memory_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
                  bool point)
 {
   struct process *p = &a->processes[t->process];
-  if (!p->alloc_events || r->status != 0 || r->field[0] == 0)
+  uint64_t bytes = r->field[1];
+  if (!p->alloc_events || r->field[0] == 0)
     return;
   p->points += point;
-  if (hook->verb == VERB_FREE || r->field[1] == OPGAP_ALLOC_RELEASED) {
-    forget(p, r->field[0]);
+  if (hook->verb == VERB_FREE || bytes == OPGAP_ALLOC_RELEASED) {
+    uint64_t had = live_release(&p->live, r->field[0]);
+    t->resized.address = hook->verb == VERB_FREE ? 0 : r->field[0];
+    t->resized.bytes = had;
     return;
   }
-  p->live_bytes -= replace_size(p, r->field[0], opgap_map_put(&p->live, r->field[0], 1), r->field[1]);
-  p->live_bytes += r->field[1];
-  if (p->live_bytes > p->peak_bytes)
-    p->peak_bytes = p->live_bytes;
+  if (r->status != 0 && r->field[0] != t->resized.address)
+    return;
+  if (r->status != 0) {
+    bytes = t->resized.bytes;
+  } else {
+    p->churn.count++;
+    p->churn.bytes += bytes;
+  }
+  live_add(&p->live, &t->waiting, (uint32_t)(t - a->threads), r->depth, r->field[0], bytes, r->end_ns);
 }
+
+void memory_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name)
+{
+  struct process *p = &a->processes[t->process];
+  if (!p->alloc_events && r->depth == 0) {
+    p->churn.count += r->field[2];
+    p->churn.bytes += r->field[3];
+  }
+  if (t->waiting.deepest > r->depth)
+    live_op_ended(&p->live, &t->waiting, (uint32_t)(t - a->threads), r->depth, name,
+                  analysis_gid(a, t->process, r->field[5]));
+  for (size_t i = 0; i < p->failures.count; i++) {
+    struct failure *failure = &p->failures.at[i];
+    if (failure->op == 0 && failure->thread == (uint32_t)(t - a->threads) && failure->depth == r->depth + 1u &&
+        failure->at >= r->start_ns)
+      failure->op = name;
+  }
+}
+
+/* ---- failed allocations ---- */
+
+#define CUDA_OUT_OF_MEMORY 2u /* cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY: cuda.h */
+#define LAST_OPERATIONS 8u
+
+static void tell(struct analysis *a, struct failure *failure, uint32_t name, uint64_t end)
+{
+  *VEC_PUSH(&failure->last) =
+      opgap_pool_printf(a->pool, "%s, ended %.3f ms before", analysis_text(a, name), (double)(failure->at - end) / 1e6);
+}
+
+/* The last ops and calls of the thread, from both rings. */
+static void last_operations(struct analysis *a, const struct thread *t, struct failure *failure)
+{
+  size_t op = t->ops.count, call = t->calls.count;
+  while (failure->last.count < LAST_OPERATIONS && (op > 0 || call > 0)) {
+    const struct past_op *o = op > 0 ? RING_AT(&t->ops, op - 1) : NULL;
+    const struct past_call *c = call > 0 ? RING_AT(&t->calls, call - 1) : NULL;
+    bool op_next = c == NULL || (o != NULL && o->end >= c->end);
+    op -= op_next;
+    call -= !op_next;
+    if (op_next && o->end <= failure->at)
+      tell(a, failure, o->name, o->end);
+    else if (!op_next && c->end < failure->at)
+      tell(a, failure, a->processes[t->process].hooks[c->event].name, c->end);
+  }
+}
+
+void memory_failed(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r)
+{
+  struct process *p = &a->processes[t->process];
+  bool cuda = hook->verb == VERB_CUDA && r->status == CUDA_OUT_OF_MEMORY;
+  if (hook->verb != VERB_ALLOC && !cuda)
+    return;
+  if (p->failures.count == FAILURE_LIMIT) { /* one of the later half makes room */
+    struct failure *gone = &p->failures.at[FAILURE_LIMIT / 2];
+    VEC_FREE(&gone->last);
+    memmove(gone, gone + 1, (FAILURE_LIMIT / 2 - 1) * sizeof *gone);
+    p->failures.count--;
+  }
+  struct failure *failure = VEC_PUSH(&p->failures);
+  failure->thread = (uint32_t)(t - a->threads);
+  failure->call = hook->name;
+  failure->depth = r->depth;
+  failure->error = (int32_t)r->status;
+  failure->at = r->end_ns;
+  failure->bytes = r->field[1] ? r->field[1] : OPGAP_UNKNOWN;
+  failure->live = p->alloc_events ? p->live.bytes : OPGAP_UNKNOWN;
+  failure->rss = p->samples.count ? p->samples.at[p->samples.count - 1].rss : OPGAP_UNKNOWN;
+  last_operations(a, t, failure);
+}
+
+static void finish_failures(struct analysis *a)
+{
+  struct opgap_sum_memory *memory = &a->summary->memory;
+  size_t count = 0;
+  for (unsigned i = 0; i < a->process_count; i++)
+    count += a->processes[i].included ? a->processes[i].failures.count : 0;
+  memory->failures = opgap_pool_alloc(a->pool, count * sizeof *memory->failures);
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *p = &a->processes[i];
+    for (size_t k = 0; p->included && k < p->failures.count; k++) {
+      const struct failure *failure = &p->failures.at[k];
+      const struct thread *t = &a->threads[failure->thread];
+      struct opgap_sum_failure *row = &memory->failures[memory->failure_count++];
+      *row = (struct opgap_sum_failure){.pid = p->info->pid,
+                                        .tid = t->tid,
+                                        .thread = analysis_text(a, t->name),
+                                        .process = p->label,
+                                        .at_ns = failure->at > a->start_ns ? failure->at - a->start_ns : 0,
+                                        .call = analysis_text(a, failure->call),
+                                        .bytes = failure->bytes,
+                                        .error = failure->error,
+                                        .live_bytes = failure->live,
+                                        .rss_bytes = failure->rss,
+                                        .op = analysis_text(a, failure->op ? failure->op : p->open_op),
+                                        .last_count = failure->last.count};
+      row->last = opgap_pool_alloc(a->pool, row->last_count * sizeof *row->last);
+      for (size_t n = 0; n < row->last_count; n++)
+        row->last[n] = failure->last.at[n];
+    }
+  }
+  order_rows(memory->failures, count, sizeof *memory->failures, order_failures);
+}
+
+/* ---- samples ---- */
 
 /* Of two neighbours the higher one stays. */
 static void halve_samples(struct process *p)
@@ -131,65 +215,159 @@ static uint64_t peak_rss(const struct analysis *a)
   return peak;
 }
 
-/* ---- growth ---- */
+/* ---- growth and churn ---- */
 
-/* A least-squares line through points, in one pass about the first. */
-struct line {
-  double n, x0, y0, x, y, xx, xy, yy;
-};
-
-static void line_add(struct line *l, double x, double y)
+/* From the start of the first step counted to the end of the last; false: none. */
+static bool counted_span(const struct analysis *a, uint64_t *start, uint64_t *end)
 {
-  if (l->n == 0) {
-    l->x0 = x;
-    l->y0 = y;
-  }
-  x -= l->x0;
-  y -= l->y0;
-  l->n++;
-  l->x += x;
-  l->y += y;
-  l->xx += x * x;
-  l->xy += x * y;
-  l->yy += y * y;
+  const struct opgap_sum_steps *steps = &a->summary->steps;
+  if (steps->count <= steps->skipped || steps->mean_ns == 0)
+    return false;
+  *start = a->start_ns + steps->start_ns[steps->skipped];
+  *end = a->start_ns + steps->start_ns[steps->count - 1] + steps->durations_ns[steps->count - 1];
+  return true;
 }
 
-#define GROWTH_LEAST_POINTS 8
-
-static bool line_fit(const struct line *l, double *slope, double *explained)
+/* Neighbours that deviate alike tell less than their number: the variance of the slope grows by (1 + r) / (1 - r), r
+ * the correlation of neighbours (first-order autoregression). */
+static double widening(const double *x, const double *y, size_t count, const struct line_fit *fit)
 {
-  double xx = l->xx - l->x * l->x / l->n, xy = l->xy - l->x * l->y / l->n, yy = l->yy - l->y * l->y / l->n;
-  if (l->n < GROWTH_LEAST_POINTS || xx <= 0)
-    return false;
-  *slope = xy / xx;
-  *explained = yy > 0 ? xy * xy / (xx * yy) : 0;
-  return true;
+  double squares = 0, products = 0, before = 0;
+  for (size_t i = 0; i < count; i++) {
+    double left = y[i] - fit->intercept - fit->slope * x[i];
+    squares += left * left;
+    products += i > 0 ? left * before : 0;
+    before = left;
+  }
+  double r = squares > 0 ? products / squares : 0;
+  r = r < 0 ? 0 : r > 0.95 ? 0.95 : r;
+  return sqrt((1 + r) / (1 - r));
 }
 
 static void finish_growth(struct analysis *a)
 {
   struct opgap_sum_memory *memory = &a->summary->memory;
-  const struct opgap_sum_steps *steps = &a->summary->steps;
   unsigned process = steps_process(a);
+  uint64_t start, end;
   memory->growth_of = "";
-  if (process == UINT32_MAX || steps->count <= steps->skipped || steps->mean_ns == 0)
+  if (process == UINT32_MAX || !counted_span(a, &start, &end))
     return;
   const struct process *p = &a->processes[process];
   const struct step_list *list = &p->steps[steps_source(p)];
-  uint64_t start = a->start_ns + steps->start_ns[steps->skipped], end = start;
-  end += steps->start_ns[steps->count - 1] + steps->durations_ns[steps->count - 1] - steps->start_ns[steps->skipped];
-  struct line line = {0};
   bool exact = p->alloc_events && p->points > 0 && list->live.count == list->end.count;
-  for (size_t i = 0; exact && i < list->live.count; i++)
-    if (list->end.at[i] > start && list->end.at[i] <= end)
-      line_add(&line, (double)i, (double)list->live.at[i]);
-  for (size_t i = 0; !exact && i < p->samples.count; i++)
-    if (p->samples.at[i].time > start && p->samples.at[i].time <= end)
-      line_add(&line, (double)(p->samples.at[i].time - start) / (double)steps->mean_ns, (double)p->samples.at[i].rss);
-  if (!line_fit(&line, &memory->growth_bytes, &memory->growth_fit))
+  size_t room = exact ? list->live.count : p->samples.count, count = 0;
+  double *x = opgap_xcalloc(room, sizeof *x), *y = opgap_xcalloc(room, sizeof *y);
+  for (size_t i = 0; i < room; i++) {
+    uint64_t at = exact ? list->end.at[i] : p->samples.at[i].time;
+    if (at <= start || at > end)
+      continue;
+    x[count] = exact ? (double)i : (double)(at - start) / (double)a->summary->steps.mean_ns;
+    y[count++] = exact ? (double)list->live.at[i] : (double)p->samples.at[i].rss;
+  }
+  struct line line = {0};
+  struct line_fit fit;
+  for (size_t i = 0; i < count; i++)
+    line_add(&line, x[i], y[i]);
+  if (line_fit(&line, &fit)) {
+    double half = line_half_width(&line, &fit) * widening(x, y, count, &fit);
+    memory->growth_of = exact ? "live bytes" : "resident memory";
+    memory->growth_bytes = fit.slope;
+    memory->growth_low = fit.slope - half;
+    memory->growth_high = fit.slope + half;
+    memory->growth_fit = fit.explained;
+    memory->growth_points = count;
+  }
+  free(x);
+  free(y);
+}
+
+static uint64_t median(uint64_t *values, size_t count)
+{
+  stats_sort(values, count);
+  return stats_percentile(values, count, 0.5);
+}
+
+static void finish_churn(struct analysis *a)
+{
+  struct opgap_sum_memory *memory = &a->summary->memory;
+  unsigned process = steps_process(a);
+  uint64_t start, end;
+  memory->churn_of = "";
+  memory->churn_count = memory->churn_bytes = OPGAP_UNKNOWN;
+  if (process == UINT32_MAX || !counted_span(a, &start, &end))
     return;
-  memory->growth_of = exact ? "live bytes" : "resident memory";
-  memory->growth_points = (uint64_t)line.n;
+  const struct process *p = &a->processes[process];
+  const struct step_list *list = &p->steps[steps_source(p)];
+  bool exact = p->alloc_events && p->points > 0;
+  if ((!exact && p->ops == 0) || list->churn.count != list->end.count)
+    return;
+  uint64_t *counts = opgap_xcalloc(list->end.count, sizeof *counts);
+  uint64_t *bytes = opgap_xcalloc(list->end.count, sizeof *bytes);
+  size_t steps = 0;
+  for (size_t i = 1; i < list->end.count; i++) {
+    if (list->end.at[i - 1] < start || list->end.at[i] > end || list->start.at[i] != list->end.at[i - 1])
+      continue;
+    counts[steps] = list->churn.at[i].count - list->churn.at[i - 1].count;
+    bytes[steps++] = list->churn.at[i].bytes - list->churn.at[i - 1].bytes;
+  }
+  if (steps > 0) {
+    memory->churn_of = exact ? "all allocations" : "inside ops";
+    memory->churn_count = median(counts, steps);
+    memory->churn_bytes = median(bytes, steps);
+    memory->churn_steps = steps;
+  }
+  free(counts);
+  free(bytes);
+}
+
+/* ---- what lived at the peak ---- */
+
+static void fill_lived(struct analysis *a, const struct process *p, const struct live_owner *o,
+                       struct opgap_sum_lived *row)
+{
+  const struct thread *t = &a->threads[o->thread];
+  struct line_fit fit;
+  *row = (struct opgap_sum_lived){.pid = p->info->pid,
+                                  .tid = t->tid,
+                                  .thread = analysis_text(a, t->name),
+                                  .op = analysis_text(a, o->op),
+                                  .source_location = analysis_text(a, o->place),
+                                  .bytes = o->peak_bytes,
+                                  .blocks = o->peak_count};
+  if (!line_fit(&o->growth, &fit))
+    return;
+  double half = line_half_width(&o->growth, &fit);
+  row->growth_points = (uint64_t)o->growth.n;
+  row->growth_bytes = fit.slope;
+  row->growth_low = fit.slope - half;
+  row->growth_high = fit.slope + half;
+}
+
+static void finish_lived(struct analysis *a)
+{
+  struct opgap_sum_memory *memory = &a->summary->memory;
+  size_t room = 0;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    live_finish(&a->processes[i].live);
+    room += a->processes[i].live.owners.count;
+  }
+  memory->lived = opgap_pool_alloc(a->pool, room * sizeof *memory->lived);
+  memory->peaks = opgap_pool_alloc(a->pool, a->process_count * sizeof *memory->peaks);
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *p = &a->processes[i];
+    if (!p->included || p->points == 0)
+      continue;
+    memory->peaks[memory->peak_count++] =
+        (struct opgap_sum_peak){.pid = p->info->pid,
+                                .at_ns = p->live.peak_ns > a->start_ns ? p->live.peak_ns - a->start_ns : 0,
+                                .bytes = p->live.peak_bytes};
+    for (size_t k = 0; k < p->live.owners.count; k++) {
+      const struct live_owner *o = &p->live.owners.at[k];
+      if (o->site == 0 && (o->peak_bytes > 0 || o->bytes > 0))
+        fill_lived(a, p, o, &memory->lived[memory->lived_count++]);
+    }
+  }
+  order_rows(memory->lived, memory->lived_count, sizeof *memory->lived, order_lived);
 }
 
 void memory_finish(struct analysis *a)
@@ -199,14 +377,15 @@ void memory_finish(struct analysis *a)
   memory->peak_rss_bytes = peak_rss(a);
   add_hooks(a, memory);
   finish_growth(a);
+  finish_churn(a);
   finish_courses(a);
+  finish_lived(a);
+  finish_failures(a);
   for (unsigned i = 0; i < a->process_count; i++) {
     const struct process *p = &a->processes[i];
-    if (!p->included)
+    if (!p->included || !p->alloc_events || p->points == 0)
       continue;
-    if (p->alloc_events && p->points > 0) {
-      memory->live_bytes = (memory->live_bytes == OPGAP_UNKNOWN ? 0 : memory->live_bytes) + p->live_bytes;
-      memory->peak_bytes = (memory->peak_bytes == OPGAP_UNKNOWN ? 0 : memory->peak_bytes) + p->peak_bytes;
-    }
+    memory->live_bytes = (memory->live_bytes == OPGAP_UNKNOWN ? 0 : memory->live_bytes) + p->live.bytes;
+    memory->peak_bytes = (memory->peak_bytes == OPGAP_UNKNOWN ? 0 : memory->peak_bytes) + p->live.peak_bytes;
   }
 }

@@ -103,6 +103,24 @@ int order_findings(const void *left, const void *right)
   return order ? order : strcmp(l->source_location, r->source_location);
 }
 
+int order_lived(const void *left, const void *right)
+{
+  const struct opgap_sum_lived *l = left, *r = right;
+  int order = larger_first(l->bytes, r->bytes);
+  order = order ? order : by_number(l->pid, r->pid);
+  order = order ? order : by_number(l->tid, r->tid);
+  order = order ? order : strcmp(l->op, r->op);
+  return order ? order : strcmp(l->source_location, r->source_location);
+}
+
+int order_failures(const void *left, const void *right)
+{
+  const struct opgap_sum_failure *l = left, *r = right;
+  int order = smaller_first(l->at_ns, r->at_ns);
+  order = order ? order : by_number(l->pid, r->pid);
+  return order ? order : by_number(l->tid, r->tid);
+}
+
 int order_causes(const void *left, const void *right)
 {
   const struct opgap_sum_cause *l = left, *r = right;

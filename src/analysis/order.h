@@ -25,6 +25,8 @@ int order_locks(const void *left, const void *right);       /* by wait */
 int order_kernels(const void *left, const void *right);     /* by total time */
 int order_copies(const void *left, const void *right);      /* by bytes, then time */
 int order_findings(const void *left, const void *right);    /* by kind, then time */
+int order_lived(const void *left, const void *right);       /* by bytes at the peak */
+int order_failures(const void *left, const void *right);    /* by time */
 int order_causes(const void *left, const void *right);      /* by time */
 int order_thread_gaps(const void *left, const void *right); /* by duration, then start */
 int order_gpu_gaps(const void *left, const void *right);    /* by duration, then start */

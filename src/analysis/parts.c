@@ -646,6 +646,8 @@ static void sort_tables(struct opgap_summary *s, size_t gaps_listed)
   order_rows(s->gpu_tables.kernels, s->gpu_tables.kernel_count, sizeof *s->gpu_tables.kernels, order_kernels);
   order_rows(s->gpu_tables.copies, s->gpu_tables.copy_count, sizeof *s->gpu_tables.copies, order_copies);
   order_rows(s->gpu_tables.findings, s->gpu_tables.finding_count, sizeof *s->gpu_tables.findings, order_findings);
+  order_rows(s->memory.lived, s->memory.lived_count, sizeof *s->memory.lived, order_lived);
+  order_rows(s->memory.failures, s->memory.failure_count, sizeof *s->memory.failures, order_failures);
   order_rows(s->gaps.threads, s->gaps.thread_listed, sizeof *s->gaps.threads, order_thread_gaps);
   order_rows(s->gaps.gpus, s->gaps.gpu_listed, sizeof *s->gaps.gpus, order_gpu_gaps);
   order_rows(s->gaps.thread_by_cause, s->gaps.thread_cause_count, sizeof *s->gaps.thread_by_cause, order_causes);

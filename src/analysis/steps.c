@@ -61,9 +61,12 @@ static void push(struct analysis *a, unsigned process, enum step_source source, 
   *VEC_PUSH(&list->start) = start;
   *VEC_PUSH(&list->end) = end;
   if (p->alloc_events)
-    *VEC_PUSH(&list->live) = p->live_bytes;
-  if (steps_source(p) == source)
-    breakdown_step(a, process);
+    *VEC_PUSH(&list->live) = p->live.bytes;
+  *VEC_PUSH(&list->churn) = p->churn;
+  if (steps_source(p) != source)
+    return;
+  live_step_ended(&p->live);
+  breakdown_step(a, process);
 }
 
 /* The same step went on: moves its end. */

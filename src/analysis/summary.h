@@ -89,15 +89,57 @@ struct opgap_sum_call {
   bool estimated; /* time_ns */
 };
 
+/* The most that was alive at one time in a process. */
+struct opgap_sum_peak {
+  int32_t pid;
+  uint64_t at_ns, bytes;
+};
+
+/* What lived at the peak of a process's live bytes, and what grows with its steps.  Key: pid, tid, op, source location.
+ */
+struct opgap_sum_lived {
+  int32_t pid, tid;
+  const char *thread;          /* name, "" if none */
+  const char *op;              /* innermost op that made the blocks, "" outside of ops */
+  const char *source_location; /* of that op: "FILE:LINE FUNCTION"; "": not recorded */
+  uint64_t bytes, blocks;      /* at the peak */
+  /* Bytes a step, after the first 10 steps: slope of a straight line and its 95 % interval. */
+  uint64_t growth_points; /* steps that it goes through; 0: too few, and the growth is not known */
+  double growth_bytes, growth_low, growth_high;
+};
+
+/* A failed allocation and what its thread did before. */
+struct opgap_sum_failure {
+  int32_t pid, tid;
+  const char *thread, *process; /* name, "" if none; role label */
+  uint64_t at_ns;
+  const char *call;
+  uint64_t bytes;                 /* asked for; OPGAP_UNKNOWN: not recorded */
+  int32_t error;                  /* errno; of CUDA calls its result */
+  uint64_t live_bytes, rss_bytes; /* of the process then: exact, and newest sample; OPGAP_UNKNOWN */
+  const char *op;                 /* innermost op around it, "" none */
+  size_t last_count;
+  const char **last; /* ops and calls that the thread ended before, the latest first, in words */
+};
+
 struct opgap_sum_memory {
   uint64_t allocations, frees, failed, bytes_allocated;
   uint64_t peak_bytes, live_bytes; /* OPGAP_UNKNOWN unless every allocation was recorded */
   uint64_t peak_rss_bytes;         /* sampled; OPGAP_UNKNOWN without samples */
   /* Of the process with the steps, after warm-up: a straight line through its memory by step. */
-  const char *growth_of;  /* "live bytes" (exact), "resident memory" (sampled), "" unknown */
-  double growth_bytes;    /* a step */
-  double growth_fit;      /* how much of the variation the line explains (R squared), 0 to 1 */
-  uint64_t growth_points; /* that it goes through */
+  const char *growth_of;          /* "live bytes" (exact), "resident memory" (sampled), "" unknown */
+  double growth_bytes;            /* a step */
+  double growth_low, growth_high; /* 95 % interval of growth_bytes, wider where neighbours deviate alike */
+  double growth_fit;              /* how much of the variation the line explains (R squared), 0 to 1 */
+  uint64_t growth_points;         /* that it goes through */
+  /* Allocations a step of the same process: medians after warm-up. */
+  const char *churn_of; /* "all allocations" (exact), "inside ops", "" unknown */
+  uint64_t churn_count, churn_bytes, churn_steps;
+  /* Of each process with OPGAP_ALLOC=events: what lived at its peak and what grows, largest at the peak first. */
+  size_t peak_count, lived_count, failure_count;
+  struct opgap_sum_peak *peaks;
+  struct opgap_sum_lived *lived;
+  struct opgap_sum_failure *failures; /* by time */
 };
 
 /* Key: path, operation.  operation: the call's plain verb ("read", "write", "open", "sync", "stat", "other"). */

@@ -38,7 +38,7 @@ struct opgap_event {
 #define OPGAP_EVENT_COUNTED 4      /* usually only counted (COUNTER records); spans are the long ones */
 #define OPGAP_EVENT_EDGE 8         /* a wake-up: it can end another thread's wait on the same object */
 #define OPGAP_EVENT_OBJECT_NAME 16 /* the object is an interned name (a file, pipe, socket), not an address */
-#define OPGAP_EVENT_ALLOC 32       /* value is bytes allocated */
+#define OPGAP_EVENT_ALLOC 32       /* value is bytes asked for */
 #define OPGAP_EVENT_FREE 64
 
 /* Value of an allocation event whose object was given back: a realloc of a block writes this first. */

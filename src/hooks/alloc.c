@@ -117,14 +117,14 @@ OPGAP_COLD void *note_alloc(unsigned id, unsigned counter, uint64_t start, void 
   if (block == NULL)
     note_failed(counter, size);
   if (size >= opgap_settings->min_alloc || end - start > OPGAP_OUTLIER_TICKS) {
-    opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(block), block ? size : 0, block ? 0 : ENOMEM);
+    opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(block), size, block ? 0 : ENOMEM);
     if (end - start < opgap_stack_ticks && opgap_stack_ticks != UINT64_MAX)
       opgap_stack_note(id, end - start, size);
     return block;
   }
   opgap_count_time(thread, counter, end - start);
   if (opgap_alloc_threshold == 0)
-    note_event(thread, id, end, block, block ? size : 0, block ? 0 : ENOMEM);
+    note_event(thread, id, end, block, size, block ? 0 : ENOMEM);
   return block;
 }
 
@@ -160,7 +160,7 @@ static inline bool is_special(const struct opgap_thread *thread, unsigned counte
     void *block = opgap_real.name args;                                                                                \
     if (opgap_unlikely(block == NULL))                                                                                 \
       note_failed(OPGAP_COUNTER_##name, size);                                                                         \
-    note_event(thread, OPGAP_HOOK_ID_##name, opgap_ticks(), block, block ? (size) : 0, block ? 0 : ENOMEM);            \
+    note_event(thread, OPGAP_HOOK_ID_##name, opgap_ticks(), block, size, block ? 0 : ENOMEM);                          \
     return block;                                                                                                      \
   }                                                                                                                    \
   OPGAP_EXPORT void *name params                                                                                       \
@@ -287,7 +287,7 @@ static void note_moved(unsigned id, unsigned counter, const void *old, const voi
   if (failed)
     note_failed(counter, size);
   if (failed || fresh)
-    note_event(thread, id, opgap_ticks(), failed ? old : fresh, failed ? 0 : size, failed ? ENOMEM : 0);
+    note_event(thread, id, opgap_ticks(), failed ? old : fresh, size, failed ? ENOMEM : 0);
 }
 
 /* One resize.  realloc(block, 0) frees (glibc) and returns NULL without failing.  Keeps errno. */

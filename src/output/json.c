@@ -150,8 +150,69 @@ static json_t *growth_json(const struct opgap_sum_memory *m)
   json_t *j = json_object();
   PUT(j, "of", opgap_json_text(m->growth_of));
   PUT(j, "bytes_per_step", json_real(m->growth_bytes));
+  PUT(j, "low", json_real(m->growth_low));
+  PUT(j, "high", json_real(m->growth_high));
   PUT(j, "fit", json_real(m->growth_fit));
   PUT(j, "points", number(m->growth_points));
+  return j;
+}
+
+static json_t *churn_json(const struct opgap_sum_memory *m)
+{
+  if (m->churn_of[0] == '\0')
+    return json_null();
+  json_t *j = json_object();
+  PUT(j, "of", opgap_json_text(m->churn_of));
+  PUT(j, "allocations", number(m->churn_count));
+  PUT(j, "bytes", number(m->churn_bytes));
+  PUT(j, "steps", number(m->churn_steps));
+  return j;
+}
+
+static json_t *peak_json(const struct opgap_sum_peak *peak)
+{
+  json_t *j = json_object();
+  PUT(j, "pid", json_integer(peak->pid));
+  PUT(j, "time_ns", number(peak->at_ns));
+  PUT(j, "bytes", number(peak->bytes));
+  return j;
+}
+
+static json_t *lived_json(const struct opgap_sum_lived *row)
+{
+  json_t *j = json_object();
+  bool known = row->growth_points > 0;
+  PUT(j, "pid", json_integer(row->pid));
+  PUT(j, "tid", json_integer(row->tid));
+  PUT(j, "thread", opgap_json_text(row->thread));
+  PUT(j, "op", opgap_json_text(row->op));
+  PUT(j, "source_location", row->source_location[0] ? opgap_json_text(row->source_location) : json_null());
+  PUT(j, "bytes", number(row->bytes));
+  PUT(j, "blocks", number(row->blocks));
+  PUT(j, "growth_per_step", known ? json_real(row->growth_bytes) : json_null());
+  PUT(j, "growth_low", known ? json_real(row->growth_low) : json_null());
+  PUT(j, "growth_high", known ? json_real(row->growth_high) : json_null());
+  PUT(j, "growth_points", number(row->growth_points));
+  return j;
+}
+
+static json_t *failure_json(const struct opgap_sum_failure *f)
+{
+  json_t *j = json_object(), *last = json_array();
+  for (size_t i = 0; i < f->last_count; i++)
+    json_array_append_new(last, opgap_json_text(f->last[i]));
+  PUT(j, "pid", json_integer(f->pid));
+  PUT(j, "tid", json_integer(f->tid));
+  PUT(j, "thread", opgap_json_text(f->thread));
+  PUT(j, "process", opgap_json_text(f->process));
+  PUT(j, "time_ns", number(f->at_ns));
+  PUT(j, "call", opgap_json_text(f->call));
+  PUT(j, "bytes", number(f->bytes));
+  PUT(j, "error", json_integer(f->error));
+  PUT(j, "live_bytes", number(f->live_bytes));
+  PUT(j, "rss_bytes", number(f->rss_bytes));
+  PUT(j, "op", opgap_json_text(f->op));
+  PUT(j, "last", last);
   return j;
 }
 
@@ -169,6 +230,17 @@ static json_t *memory_json(const struct opgap_summary *s)
   PUT(j, "live_bytes", number(m->live_bytes));
   PUT(j, "peak_rss_bytes", number(m->peak_rss_bytes));
   PUT(j, "growth", growth_json(m));
+  PUT(j, "churn", churn_json(m));
+  json_t *peaks = json_array(), *lived = json_array(), *failures = json_array();
+  for (size_t i = 0; i < m->peak_count; i++)
+    json_array_append_new(peaks, peak_json(&m->peaks[i]));
+  for (size_t i = 0; i < m->lived_count; i++)
+    json_array_append_new(lived, lived_json(&m->lived[i]));
+  for (size_t i = 0; i < m->failure_count; i++)
+    json_array_append_new(failures, failure_json(&m->failures[i]));
+  PUT(j, "peaks", peaks);
+  PUT(j, "alive_at_peak", lived);
+  PUT(j, "failures", failures);
   PUT(j, "samples", courses);
   return j;
 }

@@ -23,6 +23,13 @@ size_t section_folders(struct table *table, const struct opgap_summary *s, const
 size_t section_locks(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_processes(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_gpus(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+/* memory.c: what lived at the peak by op and by thread, and what grows with the steps; with OPGAP_ALLOC=events */
+size_t section_peak_ops(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+size_t section_peak_threads(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+bool section_has_leaks(const struct opgap_summary *s);
+size_t section_leaks(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+bool section_growth(char *text, size_t size, const struct opgap_sum_memory *m); /* false: nothing to say */
+void section_failure(char *text, size_t size, const struct opgap_sum_failure *f);
 /* gpu.c */
 /* Of the devices with samples of NVML. */
 size_t section_gpu_state(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);

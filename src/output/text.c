@@ -516,23 +516,42 @@ static void files(const struct page *p)
   finish_table(p, &table, more, "rows");
 }
 
-/* Only growth that a straight line explains, of at least a page a step, is worth a sentence. */
-static void growth(const struct page *p)
+static void failures(const struct page *p)
 {
   const struct opgap_sum_memory *m = &p->s->memory;
-  char bytes[32];
-  if (m->growth_of[0] == '\0' || m->growth_bytes < 4096 || m->growth_fit < 0.8)
+  for (size_t i = 0; i < m->failure_count; i++) {
+    char text[1024];
+    section_failure(text, sizeof text, &m->failures[i]);
+    say(p, "%s", text);
+    for (size_t k = 0; k < m->failures[i].last_count; k++)
+      say(p, "  %s", m->failures[i].last[k]);
+  }
+}
+
+/* What lived at the peak, and what grows. */
+static void alive(const struct page *p)
+{
+  struct table table;
+  if (p->s->memory.lived_count == 0)
     return;
-  text_bytes(bytes, sizeof bytes, (uint64_t)m->growth_bytes);
-  say(p, "%s: %s by %s a step (a straight line through %llu points explains %.0f %%, confidence: %s)",
-      "a leak, or a cache that fills", m->growth_of[0] == 'l' ? "live bytes grow" : "resident memory grows ~", bytes,
-      (unsigned long long)m->growth_points, 100 * m->growth_fit, m->growth_fit >= 0.95 ? "high" : "medium");
+  heading(p, p->s->memory.peak_count > 1 ? "Alive at the peak of each process, by op that made it"
+                                         : "Alive at the peak, by op that made it");
+  size_t more = section_peak_ops(&table, p->s, p->o);
+  finish_table(p, &table, more, "ops");
+  fputc('\n', p->file);
+  more = section_peak_threads(&table, p->s, p->o);
+  finish_table(p, &table, more, "threads");
+  if (!section_has_leaks(p->s))
+    return;
+  heading(p, "Leak candidates (live bytes that grow with the steps)");
+  more = section_leaks(&table, p->s, p->o);
+  finish_table(p, &table, more, "rows");
 }
 
 static void memory(const struct page *p)
 {
   const struct opgap_sum_memory *m = &p->s->memory;
-  char allocations[32], frees[32], bytes[32], rss[32], peak[32], live[32];
+  char allocations[32], frees[32], bytes[32], rss[32], peak[32], live[32], sentence[256];
   heading(p, "Host memory");
   text_bytes(bytes, sizeof bytes, m->bytes_allocated);
   say(p, "%s allocations (%llu failed) of %s in all, %s frees",
@@ -549,7 +568,16 @@ static void memory(const struct page *p)
     text_bytes(rss, sizeof rss, m->peak_rss_bytes);
     say(p, "resident memory ~%s at most (sampled, processes alive at one time together)", rss);
   }
-  growth(p);
+  if (m->churn_of[0]) {
+    text_bytes(bytes, sizeof bytes, m->churn_bytes);
+    say(p, "%s allocations of %s a step (%s, medians of %llu steps)",
+        grouped(allocations, sizeof allocations, m->churn_count), bytes, m->churn_of,
+        (unsigned long long)m->churn_steps);
+  }
+  if (section_growth(sentence, sizeof sentence, m))
+    say(p, "%s", sentence);
+  failures(p);
+  alive(p);
 }
 
 static void locks(const struct page *p)

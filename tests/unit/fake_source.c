@@ -49,6 +49,7 @@ static const struct opgap_event hooks[] = {
     {FAKE_FREE, OPGAP_SPAN, 2, 1 | 4 | 64, "free", "alloc", "errno", FIELDS},
     {FAKE_CUDA_SYNC, OPGAP_SPAN, 2, 1 | 2, "cudaDeviceSynchronize", "cuda", "errno", FIELDS},
     {FAKE_WAITPID, OPGAP_SPAN, 2, 1 | 2, "waitpid", "process", "errno", FIELDS},
+    {FAKE_CUDA_MALLOC, OPGAP_SPAN, 2, 1, "cudaMalloc", "cuda", "cudaError_t", FIELDS},
 };
 
 void fake_reset(void)

@@ -22,6 +22,7 @@ enum fake_hook {
   FAKE_FREE,
   FAKE_CUDA_SYNC,
   FAKE_WAITPID,
+  FAKE_CUDA_MALLOC,
   FAKE_HOOK_END
 };
 

@@ -443,12 +443,45 @@ static struct opgap_summary wide_summary(void)
   static struct opgap_sum_copy copy = {"HtoD", "pageable", "device array", true, 123456789, 123456789012, 123456789012};
   static struct opgap_sum_finding finding = {
       OPGAP_FINDING_MEMCPY_ASYNC, "Optimizer.step#SomeOptimizer.step", "", 123456789, 123456789012, 123456789012};
+  static struct opgap_sum_lived lived = {.pid = 1234567,
+                                         .tid = 1234567,
+                                         .thread = "pt_data_worker_9",
+                                         .op = "autograd::engine::evaluate_function: ConvolutionBackward0",
+                                         .source_location =
+                                             "/usr/lib/python3/dist-packages/torch/optim/adam.py:123 step",
+                                         .bytes = 123456789012,
+                                         .blocks = 123456789,
+                                         .growth_points = 123456,
+                                         .growth_bytes = 123456789,
+                                         .growth_low = 123456788,
+                                         .growth_high = 123456790};
+  static const char *last =
+      "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad, ended 0.217 ms before";
+  static struct opgap_sum_failure failure = {.pid = 1234567,
+                                             .tid = 1234567,
+                                             .thread = "python",
+                                             .process = "trainer rank 1234",
+                                             .at_ns = 123456789012,
+                                             .call = "posix_memalign",
+                                             .bytes = 123456789012,
+                                             .error = 12,
+                                             .live_bytes = 123456789012,
+                                             .rss_bytes = 123456789012,
+                                             .op = "aten::empty",
+                                             .last_count = 1,
+                                             .last = &last};
   return (struct opgap_summary){.path = "trace.opgap",
                                 .process_filter = "",
                                 .complete = true,
                                 .has_gpu = true,
                                 .gpu_status = "ok",
-                                .memory = {.growth_of = ""},
+                                .memory = {.growth_of = "",
+                                           .churn_of = "",
+                                           .peak_bytes = 123456789012,
+                                           .lived = &lived,
+                                           .lived_count = 1,
+                                           .failures = &failure,
+                                           .failure_count = 1},
                                 .window_end_ns = OPGAP_UNKNOWN,
                                 .processes = &process,
                                 .process_count = 1,

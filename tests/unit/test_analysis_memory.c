@@ -1,0 +1,307 @@
+/* Host memory: who made what lived at the peak, growth with its interval, churn, failed allocations. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/line.h"
+#include "analysis/live.h"
+#include "fake_source.h"
+
+#define US 1000ull
+
+static unsigned p, t;
+
+static void setup(void)
+{
+  fake_reset();
+  p = fake_process(100, 1, "python train.py");
+  t = fake_thread(p, 100, "python");
+}
+
+static void with_events(void)
+{
+  fake_setting(p, "OPGAP_ALLOC", "events");
+}
+
+static void allocate(unsigned thread, unsigned depth, uint64_t at, uint64_t address, uint64_t bytes)
+{
+  fake_call(p, thread, depth, FAKE_MALLOC, at, at, address, bytes, 0);
+}
+
+static void release(unsigned thread, unsigned depth, uint64_t at, uint64_t address)
+{
+  fake_call(p, thread, depth, FAKE_FREE, at, at, address, 0, 0);
+}
+
+static const struct opgap_sum_lived *lived(const struct opgap_summary *s, int tid, const char *op)
+{
+  for (size_t i = 0; i < s->memory.lived_count; i++)
+    if (s->memory.lived[i].tid == tid && strcmp(s->memory.lived[i].op, op) == 0)
+      return &s->memory.lived[i];
+  ck_abort_msg("nothing of %s on thread %d", op, tid);
+}
+
+static void assert_lived(const struct opgap_summary *s, int tid, const char *op, uint64_t bytes, uint64_t blocks)
+{
+  ck_assert_uint_eq(lived(s, tid, op)->bytes, bytes);
+  ck_assert_uint_eq(lived(s, tid, op)->blocks, blocks);
+}
+
+/* The peak is at 50 us: 1000 bytes outside of ops, 200 of the inner op, 300 of the outer one, 40 of a second thread
+ * whose op has not ended then.  Before that more blocks were alive, but fewer bytes; what comes later is smaller. */
+START_TEST(test_alive_at_the_peak)
+{
+  unsigned second = fake_thread(p, 101, "loader");
+  with_events();
+  allocate(t, 0, 10, 0x1000, 1000);
+  allocate(t, 1, 15, 0x1800, 7);
+  release(t, 1, 16, 0x1800);
+  allocate(t, 2, 20, 0x2000, 200);
+  fake_op(p, t, 1, 18, 30, "aten::empty", 0, 0);
+  allocate(second, 1, 40, 0x4000, 40);
+  allocate(t, 1, 50, 0x3000, 300);
+  fake_op(p, t, 0, 12, 60, "aten::add", 0, 0);
+  fake_op(p, second, 0, 35, 70, "aten::stack", 0, 0);
+  release(t, 0, 80, 0x2000);
+  release(t, 0, 90, 0x1000);
+  allocate(t, 0, 95, 0x1000, 900);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->memory.peak_bytes, 1540);
+  ck_assert_uint_eq(s->memory.live_bytes, 1240);
+  ck_assert_uint_eq(s->memory.peak_count, 1);
+  ck_assert_uint_eq(s->memory.peaks[0].bytes, 1540);
+  ck_assert_uint_eq(s->memory.peaks[0].at_ns, 50 * US - s->start_ns);
+  ck_assert_uint_eq(s->memory.lived_count, 4);
+  assert_lived(s, 100, "", 1000, 1);
+  assert_lived(s, 100, "aten::empty", 200, 1);
+  assert_lived(s, 100, "aten::add", 300, 1);
+  assert_lived(s, 101, "aten::stack", 40, 1);
+  ck_assert_str_eq(s->memory.lived[0].op, ""); /* largest first */
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* Blocks of an op that never ended are its thread's. */
+START_TEST(test_alive_inside_an_op_that_never_ended)
+{
+  with_events();
+  allocate(t, 3, 20, 0x2000, 200);
+  allocate(t, 0, 30, 0x1000, 100);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->memory.lived_count, 1);
+  assert_lived(s, 100, "", 300, 2);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* A realloc that fails leaves the block as it was. */
+START_TEST(test_failed_realloc_keeps_the_block)
+{
+  with_events();
+  allocate(t, 0, 10, 0x1000, 1000);
+  fake_call(p, t, 0, FAKE_MALLOC, 20, 20, 0x1000, OPGAP_ALLOC_RELEASED, 0);
+  fake_call(p, t, 0, FAKE_MALLOC, 21, 21, 0x1000, 1ull << 60, 12);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->memory.live_bytes, 1000);
+  ck_assert_uint_eq(s->memory.peak_bytes, 1000);
+  ck_assert_uint_eq(s->memory.failure_count, 1);
+  ck_assert_uint_eq(s->memory.failures[0].bytes, 1ull << 60);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* Each of 40 steps keeps 100 bytes of one op; another's 5000 bytes live from the first step on and a third's for one
+ * step each. */
+START_TEST(test_growth_by_op)
+{
+  with_events();
+  for (uint64_t i = 0; i < 40; i++) {
+    uint64_t at = 1000 + 1000 * i;
+    allocate(t, 1, at + 10, 0x100000 + i * 256, 100);
+    fake_op(p, t, 0, at, at + 20, "aten::cat", 0, 0);
+    if (i == 0)
+      allocate(t, 1, at + 30, 0x1000, 5000);
+    fake_op(p, t, 0, at + 25, at + 40, "aten::empty", 0, 0);
+    if (i > 0)
+      release(t, 0, at + 50, 0x2000 + (i - 1) % 2 * 4096);
+    allocate(t, 1, at + 60, 0x2000 + i % 2 * 4096, 3000);
+    fake_op(p, t, 0, at + 55, at + 70, "aten::mul", 0, 0);
+    fake_step(p, t, at + 900);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  const struct opgap_sum_lived *leak = lived(s, 100, "aten::cat");
+  ck_assert_uint_eq(leak->growth_points, 30); /* steps 11 to 40 */
+  ck_assert_double_eq_tol(leak->growth_bytes, 100, 1e-9);
+  ck_assert_double_eq_tol(leak->growth_low, 100, 1e-6);
+  ck_assert_double_eq_tol(leak->growth_high, 100, 1e-6);
+  ck_assert_uint_eq(lived(s, 100, "aten::empty")->growth_points, 30);
+  ck_assert_double_eq_tol(lived(s, 100, "aten::empty")->growth_bytes, 0, 1e-9);
+  ck_assert_double_eq_tol(lived(s, 100, "aten::mul")->growth_bytes, 0, 1e-9);
+  ck_assert_str_eq(s->memory.growth_of, "live bytes");
+  ck_assert_double_eq_tol(s->memory.growth_bytes, 100, 1e-9);
+  ck_assert_double_eq_tol(s->memory.growth_low, 100, 1e-6);
+  ck_assert_str_eq(s->memory.churn_of, "all allocations");
+  ck_assert_uint_eq(s->memory.churn_count, 2);
+  ck_assert_uint_eq(s->memory.churn_bytes, 3100);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* 10 points on y = 10 x, off by 1 in turn: slope and interval by the textbook (t of 8 degrees: 2.306). */
+START_TEST(test_interval_of_a_slope)
+{
+  struct line line = {0};
+  struct line_fit fit;
+  for (int i = 0; i < 10; i++)
+    line_add(&line, i, 10 * i + (i % 2 ? 1 : -1));
+  ck_assert(line_fit(&line, &fit));
+  ck_assert_double_eq_tol(fit.slope, 10.060606, 1e-6);
+  ck_assert_double_eq_tol(fit.error, 0.121212, 1e-6);
+  ck_assert_double_eq_tol(line_half_width(&line, &fit), 0.279516, 0.0001);
+  struct line run = {0}, single = {0};
+  line_add_run(&run, 7, 5, 3);
+  line_add_run(&run, 12, 4, 9);
+  for (int i = 7; i < 16; i++)
+    line_add(&single, i, i < 12 ? 3 : 9);
+  ck_assert(line_fit(&single, &fit));
+  double slope = fit.slope, error = fit.error;
+  ck_assert(line_fit(&run, &fit));
+  ck_assert_double_eq_tol(fit.slope, slope, 1e-12);
+  ck_assert_double_eq_tol(fit.error, error, 1e-12);
+}
+END_TEST
+
+/* Memory that wanders: a wave of one period over the steps.  Neighbours deviate alike, so the interval holds 0, which
+ * that of independent deviations would not. */
+START_TEST(test_a_wave_is_no_growth)
+{
+  static const int wave[] = {0, 3, 6, 8, 10, 11, 12, 11, 10, 8, 6, 3, 0, 0, 0, 0, 1, 2, 4, 6, 9, 12, 14, 16, 17};
+  unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+  for (uint64_t i = 0; i < 25; i++) {
+    fake_record(p, stream,
+                (struct opgap_record){.event = OPGAP_EV_MEMORY,
+                                      .start_ns = (5000 + 10000 * i) * US,
+                                      .end_ns = (5000 + 10000 * i) * US,
+                                      .field = {(uint64_t)(100 + wave[i]) << 20}});
+    fake_step(p, t, 10000 * (i + 1));
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_str_eq(s->memory.growth_of, "resident memory");
+  ck_assert_double_gt(s->memory.growth_bytes, 0);
+  ck_assert_double_lt(s->memory.growth_low, 0);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* Without events: what ops of all threads say, children not twice. */
+START_TEST(test_churn_inside_ops)
+{
+  unsigned second = fake_thread(p, 101, "autograd");
+  for (uint64_t i = 0; i < 20; i++) {
+    uint64_t at = 1000 + 1000 * i;
+    fake_op(p, t, 1, at, at + 100, "aten::empty", 2, 200);
+    fake_op(p, t, 0, at, at + 200, "aten::add", 3, 350);
+    fake_op(p, second, 0, at + 300, at + 400, "autograd::engine::evaluate_function: AddBackward0", 4, 1000 + i);
+    fake_step(p, t, at + 900);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_str_eq(s->memory.churn_of, "inside ops");
+  ck_assert_uint_eq(s->memory.churn_steps, 19);
+  ck_assert_uint_eq(s->memory.churn_count, 7);
+  ck_assert_uint_eq(s->memory.churn_bytes, 1360); /* of 1351 to 1369 */
+  ck_assert_uint_eq(s->memory.peak_bytes, OPGAP_UNKNOWN);
+  ck_assert_uint_eq(s->memory.lived_count, 0);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_failed_allocation)
+{
+  unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+  fake_record(
+      p, stream,
+      (struct opgap_record){.event = OPGAP_EV_MEMORY, .start_ns = 5 * US, .end_ns = 5 * US, .field = {7 << 20}});
+  fake_op(p, t, 0, 10, 1000, "aten::mul", 0, 0);
+  fake_file_call(p, t, 0, FAKE_READ, 1200, 1500, "/d/x", 9);
+  fake_call(p, t, 2, FAKE_MALLOC, 3500, 3500, 0, 1 << 30, 12);
+  fake_op(p, t, 1, 3000, 4000, "aten::empty", 0, 0);
+  fake_op(p, t, 0, 2000, 5000, "aten::zeros", 0, 0);
+  fake_call(p, t, 0, FAKE_CUDA_MALLOC, 6000, 6100, 0, 1 << 20, 2);
+  fake_call(p, t, 0, FAKE_CUDA_MALLOC, 6200, 6300, 0, 1 << 20, 1); /* an invalid value is no want of memory */
+  fake_call(p, t, 0, FAKE_SLEEP, 7000, 8000, 0, 0, 4);             /* nor is this */
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->memory.failure_count, 2);
+  const struct opgap_sum_failure *f = s->memory.failures;
+  ck_assert_str_eq(f->call, "malloc");
+  ck_assert_str_eq(f->op, "aten::empty");
+  ck_assert_str_eq(f->thread, "python");
+  ck_assert_uint_eq(f->bytes, 1 << 30);
+  ck_assert_uint_eq(f->at_ns, 3500 * US - s->start_ns);
+  ck_assert_int_eq(f->error, 12);
+  ck_assert_uint_eq(f->live_bytes, OPGAP_UNKNOWN);
+  ck_assert_uint_eq(f->rss_bytes, 7 << 20);
+  ck_assert_uint_eq(f->last_count, 2);
+  ck_assert_str_eq(f->last[0], "read, ended 2.000 ms before");
+  ck_assert_str_eq(f->last[1], "aten::mul, ended 2.500 ms before");
+  ck_assert_str_eq(f[1].call, "cudaMalloc");
+  ck_assert_str_eq(f[1].op, "");
+  ck_assert_int_eq(f[1].error, 2);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* Of many failures the first 8 and the last 8 stay. */
+START_TEST(test_many_failures)
+{
+  for (uint64_t i = 0; i < 100; i++)
+    fake_call(p, t, 0, FAKE_MALLOC, 10 + i, 10 + i, 0, 1000 + i, 12);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->memory.failure_count, 16);
+  for (uint64_t i = 0; i < 16; i++)
+    ck_assert_uint_eq(s->memory.failures[i].bytes, 1000 + (i < 8 ? i : 84 + i));
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* Owners of blocks that did not outlive their op are used again. */
+START_TEST(test_owners_are_reused)
+{
+  struct live l = {0};
+  struct live_waiting w = {0};
+  for (uint64_t i = 0; i < 10000; i++) {
+    live_add(&l, &w, 0, 1, 0x1000, 64, i);
+    ck_assert_uint_eq(live_release(&l, 0x1000), 64);
+    live_add(&l, &w, 0, 2, 0x2000, 8, i);
+    live_op_ended(&l, &w, 0, 1, 5, 0);
+    live_op_ended(&l, &w, 0, 0, 6, 0);
+    live_release(&l, 0x2000);
+  }
+  ck_assert_uint_le(l.owners.count, 4);
+  ck_assert_uint_eq(l.peak_bytes, 64);
+  live_free(&l);
+  free(w.at);
+}
+END_TEST
+
+int main(void)
+{
+  Suite *suite = suite_create("memory");
+  TCase *tests = tcase_create("memory");
+  tcase_add_checked_fixture(tests, setup, NULL);
+  tcase_add_test(tests, test_alive_at_the_peak);
+  tcase_add_test(tests, test_alive_inside_an_op_that_never_ended);
+  tcase_add_test(tests, test_failed_realloc_keeps_the_block);
+  tcase_add_test(tests, test_growth_by_op);
+  tcase_add_test(tests, test_interval_of_a_slope);
+  tcase_add_test(tests, test_a_wave_is_no_growth);
+  tcase_add_test(tests, test_churn_inside_ops);
+  tcase_add_test(tests, test_failed_allocation);
+  tcase_add_test(tests, test_many_failures);
+  tcase_add_test(tests, test_owners_are_reused);
+  suite_add_tcase(suite, tests);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? 1 : 0;
+}
