@@ -84,6 +84,12 @@ static void bootstrap_free(const void *block)
 
 /* ---- the slow ways ---- */
 
+/* What a record says was asked for; 0 where the product of two sizes was no size. */
+static inline __attribute__((always_inline)) uint64_t asked(const void *block, size_t size)
+{
+  return block == NULL && size == SIZE_MAX ? 0 : size;
+}
+
 /* A record of no length: OPGAP_ALLOC=events. */
 static inline __attribute__((always_inline)) void note_event(struct opgap_thread *thread, unsigned id, uint64_t at,
                                                              const void *block, uint64_t value, uint32_t status)
@@ -117,14 +123,14 @@ OPGAP_COLD void *note_alloc(unsigned id, unsigned counter, uint64_t start, void 
   if (block == NULL)
     note_failed(counter, size);
   if (size >= opgap_settings->min_alloc || end - start > OPGAP_OUTLIER_TICKS) {
-    opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(block), size, block ? 0 : ENOMEM);
+    opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(block), asked(block, size), block ? 0 : ENOMEM);
     if (end - start < opgap_stack_ticks && opgap_stack_ticks != UINT64_MAX)
       opgap_stack_note(id, end - start, size);
     return block;
   }
   opgap_count_time(thread, counter, end - start);
   if (opgap_alloc_threshold == 0)
-    note_event(thread, id, end, block, size, block ? 0 : ENOMEM);
+    note_event(thread, id, end, block, asked(block, size), block ? 0 : ENOMEM);
   return block;
 }
 
@@ -160,7 +166,7 @@ static inline bool is_special(const struct opgap_thread *thread, unsigned counte
     void *block = opgap_real.name args;                                                                                \
     if (opgap_unlikely(block == NULL))                                                                                 \
       note_failed(OPGAP_COUNTER_##name, size);                                                                         \
-    note_event(thread, OPGAP_HOOK_ID_##name, opgap_ticks(), block, size, block ? 0 : ENOMEM);                          \
+    note_event(thread, OPGAP_HOOK_ID_##name, opgap_ticks(), block, asked(block, size), block ? 0 : ENOMEM);            \
     return block;                                                                                                      \
   }                                                                                                                    \
   OPGAP_EXPORT void *name params                                                                                       \
