@@ -319,6 +319,14 @@ void *opgap_libc_handle(void)
   return libc;
 }
 
+void *opgap_own_handle(void)
+{
+  static void *own;
+  if (own == NULL && opgap_real.dlopen)
+    own = opgap_real.dlopen(opgap_own_path(), RTLD_LAZY | RTLD_NOLOAD);
+  return own;
+}
+
 const char *opgap_own_path(void)
 {
   for (const struct link_map *map = _r_debug.r_map; map; map = map->l_next)

@@ -18,6 +18,8 @@ int opgap_slot_of(const char *name) OPGAP_HIDDEN;
 bool opgap_is_global_handle(const void *handle) OPGAP_HIDDEN;
 /* A dlsym handle that searches libc alone. */
 void *opgap_libc_handle(void) OPGAP_HIDDEN;
+/* A dlsym handle that searches this library first. */
+void *opgap_own_handle(void) OPGAP_HIDDEN;
 /* This library's file, as the loader knows it. */
 const char *opgap_own_path(void) OPGAP_HIDDEN;
 

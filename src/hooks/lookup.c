@@ -12,8 +12,34 @@ void *(**const opgap_real_dlsym)(void *, const char *) = &opgap_real.dlsym;
 
 void *opgap_dlsym_notice(void *handle, const char *name) OPGAP_HIDDEN;
 
-/* Returns the handle to search.  A hook whose real function does not exist must not be found in this library: where a
- * search of the global scope would find it, libc alone is searched, which does not have it either. */
+/* Searches of the global scope find our hooks by themselves.  A hook whose real function does not exist must not be
+ * found in this library: libc alone is searched, which does not have it either. */
+static void *global_handle(void *handle, const char *name)
+{
+  int slot = opgap_slot_of(name);
+  if (slot < 0 || opgap_real.slot[slot] != NULL || opgap_bind_slot((unsigned)slot))
+    return handle;
+  void *libc = opgap_libc_handle();
+  return libc ? libc : handle;
+}
+
+/* CUPTI and NCCL are often opened by hand (ctypes, profilers' plug-ins), and their functions taken from the library's
+ * own handle.  Where that would find the function that our hook calls, the hook is found instead. */
+static void *library_handle(void *handle, const char *name)
+{
+  if (strncmp(name, "cupti", 5) != 0 && strncmp(name, "nccl", 4) != 0)
+    return handle;
+  int slot = opgap_slot_of(name);
+  if (slot < 0 || !OPGAP_BOUND(dlsym))
+    return handle;
+  void *found = opgap_real.dlsym(handle, name);
+  if (found == NULL || !opgap_bind_slot((unsigned)slot) || found != opgap_real.slot[slot])
+    return handle;
+  void *own = opgap_own_handle();
+  return own ? own : handle;
+}
+
+/* Returns the handle to search. */
 void *opgap_dlsym_notice(void *handle, const char *name)
 {
   int error = errno;
@@ -21,12 +47,7 @@ void *opgap_dlsym_notice(void *handle, const char *name)
   if (name != NULL) {
     if (opgap_torch_module_init && opgap_active && strncmp(name, "PyInit_", 7) == 0)
       opgap_torch_module_init(name);
-    int slot = opgap_is_global_handle(handle) ? opgap_slot_of(name) : -1;
-    if (slot >= 0 && opgap_real.slot[slot] == NULL && !opgap_bind_slot((unsigned)slot)) {
-      void *libc = opgap_libc_handle();
-      if (libc)
-        handle = libc;
-    }
+    handle = opgap_is_global_handle(handle) ? global_handle(handle, name) : library_handle(handle, name);
   }
   errno = error;
   return handle;

@@ -77,6 +77,7 @@ WRAP(int, pthread_mutex_lock, (pthread_mutex_t * mutex), (mutex))
 WRAP(int, pthread_mutex_unlock, (pthread_mutex_t * mutex), (mutex))
 WRAP(void *, dlopen, (const char *file, int mode), (file, mode))
 WRAP(int, dlclose, (void *handle), (handle))
+WRAP(void *, dlsym, (void *handle, const char *name), (handle, name))
 int __wrap_dladdr(const void *address, Dl_info *info) OPGAP_HIDDEN;
 int __wrap_dladdr(const void *address, Dl_info *info)
 {

@@ -1,12 +1,12 @@
 # The tracer's own code, zstd included, must not call a hook by its name: such a call would be counted as the program's.
-# Every hook that an object outside src/hooks refers to is in wrap.opts (or is dlsym, whose stub changes nothing).
+# Every hook that an object outside src/hooks refers to is in wrap.opts.
 set -eu
 source=$1
 names=$2
 shift 2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-"$names" | grep -vx dlsym | sort -u > "$folder/hooks"
+"$names" | sort -u > "$folder/hooks"
 for object in $(echo "$@" | tr ';' ' ') "$ZSTD"; do
   case $object in */src/hooks/*) continue ;; esac
   nm -u "$object" 2> /dev/null | awk '$1 == "U" {print $2}'

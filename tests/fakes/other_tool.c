@@ -4,27 +4,33 @@
  *   gpu_other_tool_13 share|share-graphs|share-first    the interface for several subscribers (CUDA 13.3); share-graphs
  *                                                       wants whole graphs, share-first subscribes before CUDA starts
  *
+ * A second argument by-hand: the functions come from dlopen and dlsym, as profilers' plug-ins and Python's ctypes do
+ * it.
+ *
  * Prints how many kernels its session saw, how many of them at possible times of the clock that it should have, and how
  * many of its API records bear this thread as CUPTI names it by default.
  */
 #include "cuda_subset.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-int cuptiSubscribe(void **subscriber, void (*callback)(void *, int, uint32_t, const void *), void *user);
-int cuptiUnsubscribe(void *subscriber);
-int cuptiActivityEnable(int kind);
-int cuptiActivityDisable(int kind);
-int cuptiActivityRegisterCallbacks(void (*request)(uint8_t **, size_t *, size_t *),
-                                   void (*complete)(void *, uint32_t, uint8_t *, size_t, size_t));
-int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, void **record);
-int cuptiActivityFlushAll(uint32_t flag);
-int cuptiActivityRegisterTimestampCallback(uint64_t (*now)(void));
-int cuptiFinalize(void);
+#define FUNCTIONS(X)                                                                                                   \
+  X(cuptiSubscribe, (void **subscriber, void (*callback)(void *, int, uint32_t, const void *), void *user))            \
+  X(cuptiUnsubscribe, (void *subscriber))                                                                              \
+  X(cuptiActivityEnable, (int kind))                                                                                   \
+  X(cuptiActivityDisable, (int kind))                                                                                  \
+  X(cuptiActivityRegisterCallbacks,                                                                                    \
+    (void (*request)(uint8_t **, size_t *, size_t *), void (*complete)(void *, uint32_t, uint8_t *, size_t, size_t)))  \
+  X(cuptiActivityGetNextRecord, (uint8_t * buffer, size_t valid, void **record))                                       \
+  X(cuptiActivityFlushAll, (uint32_t flag))                                                                            \
+  X(cuptiActivityRegisterTimestampCallback, (uint64_t(*now)(void)))                                                    \
+  X(cuptiFinalize, (void))
 #ifdef SHARES
 struct parameters { /* CUpti_SubscriberParams */
   size_t size;
@@ -33,14 +39,49 @@ struct parameters { /* CUpti_SubscriberParams */
   size_t old_size;
   uint8_t allow_several, padding[7];
 };
-int cuptiSubscribe_v2(void **subscriber, void (*callback)(void *, int, uint32_t, const void *), void *user,
-                      struct parameters *parameters);
-int cuptiActivityEnable_v2(void *subscriber, int kind, void *config);
-int cuptiActivityDisable_v2(void *subscriber, int kind, void *config);
-int cuptiActivityRegisterCallbacks_v2(void *subscriber, void (*request)(uint8_t **, size_t *, size_t *, void *),
-                                      void (*complete)(uint8_t *, size_t, size_t, void *));
-int cuptiActivitySetAttribute_v2(void *subscriber, int attribute, size_t *size, void *value);
+#define FUNCTIONS_V2(X)                                                                                                \
+  X(cuptiSubscribe_v2, (void **subscriber, void (*callback)(void *, int, uint32_t, const void *), void *user,          \
+                        struct parameters *parameters))                                                                \
+  X(cuptiActivityEnable_v2, (void *subscriber, int kind, void *config))                                                \
+  X(cuptiActivityDisable_v2, (void *subscriber, int kind, void *config))                                               \
+  X(cuptiActivityRegisterCallbacks_v2, (void *subscriber, void (*request)(uint8_t **, size_t *, size_t *, void *),     \
+                                        void (*complete)(uint8_t *, size_t, size_t, void *)))                          \
+  X(cuptiActivitySetAttribute_v2, (void *subscriber, int attribute, size_t *size, void *value))
+#else
+#define FUNCTIONS_V2(X)
 #endif
+#define DECLARE(name, parameters) int name parameters;
+FUNCTIONS(DECLARE)
+FUNCTIONS_V2(DECLARE)
+int cuptiGetVersion(uint32_t *version);
+
+/* Linked, or from the library's handle. */
+static struct {
+#define MEMBER(name, parameters) int(*name) parameters;
+  FUNCTIONS(MEMBER)
+  FUNCTIONS_V2(MEMBER)
+} cupti = {
+#define LINKED(name, parameters) .name = name,
+    FUNCTIONS(LINKED) FUNCTIONS_V2(LINKED)};
+
+/* Prints how many of them could not be had, and of two functions that are not there how many were found. */
+static void open_by_hand(void)
+{
+  Dl_info library;
+  int missing = 0, invented = dlsym(dlopen("libc.so.6", RTLD_NOW), "cuptiSubscribe") != NULL;
+  if (dladdr(dlsym(RTLD_DEFAULT, "cuptiGetVersion"), &library) == 0)
+    exit(2);
+  void *handle = dlopen(library.dli_fname, RTLD_NOW | RTLD_LOCAL);
+#define BY_HAND(name, parameters)                                                                                      \
+  *(void **)&cupti.name = dlsym(handle, #name);                                                                        \
+  missing += cupti.name == NULL;
+  FUNCTIONS(BY_HAND)
+  FUNCTIONS_V2(BY_HAND)
+#ifndef SHARES
+  invented += dlsym(handle, "cuptiSubscribe_v2") != NULL;
+#endif
+  printf("missing %d\ninvented %d\n", missing, invented);
+}
 
 static unsigned seen, graphs_seen, in_time, calls_seen, own_calls;
 static uint64_t session_start;
@@ -76,7 +117,7 @@ static void complete(void *context, uint32_t stream, uint8_t *buffer, size_t siz
 {
   void *record = NULL;
   (void)context, (void)stream, (void)size;
-  while (valid > 0 && cuptiActivityGetNextRecord(buffer, valid, &record) == 0) {
+  while (valid > 0 && cupti.cuptiActivityGetNextRecord(buffer, valid, &record) == 0) {
     uint32_t kind, thread;
     uint64_t start;
     memcpy(&kind, record, sizeof kind);
@@ -106,24 +147,24 @@ static void kernels(unsigned count)
 static int session(const char *how)
 {
   void *subscriber = NULL;
-  int result = cuptiSubscribe(&subscriber, callback, NULL);
+  int result = cupti.cuptiSubscribe(&subscriber, callback, NULL);
   if (result != 0)
     return result;
   session_clock = strcmp(how, "clock") == 0 ? far_clock : real_clock;
   if (session_clock == far_clock)
-    cuptiActivityRegisterTimestampCallback(far_clock);
-  cuptiActivityRegisterCallbacks(request, complete);
-  cuptiActivityEnable(10);
-  cuptiActivityEnable(5);
+    cupti.cuptiActivityRegisterTimestampCallback(far_clock);
+  cupti.cuptiActivityRegisterCallbacks(request, complete);
+  cupti.cuptiActivityEnable(10);
+  cupti.cuptiActivityEnable(5);
   session_start = session_clock();
   kernels(7);
-  cuptiActivityFlushAll(1);
-  cuptiActivityDisable(5);
-  cuptiActivityDisable(10);
+  cupti.cuptiActivityFlushAll(1);
+  cupti.cuptiActivityDisable(5);
+  cupti.cuptiActivityDisable(10);
   if (strcmp(how, "finalize") == 0)
-    cuptiFinalize();
+    cupti.cuptiFinalize();
   else if (strcmp(how, "keep") != 0)
-    cuptiUnsubscribe(subscriber);
+    cupti.cuptiUnsubscribe(subscriber);
   return 0;
 }
 
@@ -144,7 +185,7 @@ static void complete_v2(uint8_t *buffer, size_t size, size_t valid, void *info)
 static int subscribe_shared(void)
 {
   struct parameters parameters = {.size = sizeof parameters, .name = "other tool", .allow_several = 1};
-  return cuptiSubscribe_v2(&shared_subscriber, callback, NULL, &parameters);
+  return cupti.cuptiSubscribe_v2(&shared_subscriber, callback, NULL, &parameters);
 }
 
 static void run_graphs(unsigned count)
@@ -175,20 +216,20 @@ static int session_shared(const char *how)
   kernels(3);
   session_clock = real_clock;
   if (strcmp(how, "share-graphs") == 0)
-    result = cuptiActivitySetAttribute_v2(shared_subscriber, 20, &size, &whole);
-  cuptiActivityRegisterCallbacks_v2(shared_subscriber, request_v2, complete_v2);
-  cuptiActivityEnable_v2(shared_subscriber, 10, NULL);
-  cuptiActivityEnable_v2(shared_subscriber, 5, NULL);
+    result = cupti.cuptiActivitySetAttribute_v2(shared_subscriber, 20, &size, &whole);
+  cupti.cuptiActivityRegisterCallbacks_v2(shared_subscriber, request_v2, complete_v2);
+  cupti.cuptiActivityEnable_v2(shared_subscriber, 10, NULL);
+  cupti.cuptiActivityEnable_v2(shared_subscriber, 5, NULL);
   if (whole && strcmp(how, "share-graphs") == 0)
-    cuptiActivityEnable_v2(shared_subscriber, 51, NULL);
+    cupti.cuptiActivityEnable_v2(shared_subscriber, 51, NULL);
   nanosleep(&pause, NULL);
   session_start = session_clock();
   kernels(7);
   run_graphs(2);
-  cuptiActivityFlushAll(1);
-  cuptiActivityDisable_v2(shared_subscriber, 10, NULL);
-  cuptiActivityDisable_v2(shared_subscriber, 5, NULL);
-  cuptiUnsubscribe(shared_subscriber);
+  cupti.cuptiActivityFlushAll(1);
+  cupti.cuptiActivityDisable_v2(shared_subscriber, 10, NULL);
+  cupti.cuptiActivityDisable_v2(shared_subscriber, 5, NULL);
+  cupti.cuptiUnsubscribe(shared_subscriber);
   return result;
 }
 #endif
@@ -197,8 +238,11 @@ int main(int argc, char **argv)
 {
   struct timespec pause = {1, 500000000}; /* longer than opgap waits before it takes CUPTI back */
   const char *how = argc > 1 ? argv[1] : "";
+  bool by_hand = argc > 2 && strcmp(argv[2], "by-hand") == 0;
   int result;
   main_thread = pthread_self();
+  if (by_hand)
+    open_by_hand();
 #ifdef SHARES
   if (strcmp(how, "share-first") == 0)
     subscribe_shared();

@@ -315,19 +315,48 @@ def case_taken():
     expect(run.err.count("another tool holds CUPTI"), 1, "one line on stderr: " + run.err)
 
 
-def case_other_tool():
+def other_tool(*how):
     """CUPTI goes to the program's own session and comes back: 10 kernels before, 7 in it, 5 after.  The session finds
     the clock and the thread ids that it would have without the tracer."""
+    run, what = Run([os.path.join(FAKES, "gpu_other_tool"), *how]), " ".join(how)
+    expect(run.said("subscribe"), [0], what + ": the program's subscription")
+    expect(run.said("seen"), [7], what + ": kernels that the program's session saw")
+    expect(run.said("in_time"), [7], what + ": of these with times of the clock that the program expects")
+    expect(run.said("own_calls"), run.said("calls"), what + ": calls with the thread as CUPTI names it by default")
+    expect(len(run.of("kernel")), 15, what + ": kernels in the trace")
+    expect(len(run.of("cudaLaunchKernel")), 7, what + ": interposed launches meanwhile")
+    expect(run.err.count("another user of CUPTI"), 1, what + ": one line on stderr: " + run.err)
+    check_joined(run)
+    return run
+
+
+def case_other_tool():
     for how in ("unsubscribe", "finalize", "keep", "clock"):
-        run = Run([os.path.join(FAKES, "gpu_other_tool"), how])
-        expect(run.said("subscribe"), [0], how + ": the program's subscription")
-        expect(run.said("seen"), [7], how + ": kernels that the program's session saw")
-        expect(run.said("in_time"), [7], how + ": of these with times of the clock that the program expects")
-        expect(run.said("own_calls"), run.said("calls"), how + ": calls with the thread as CUPTI names it by default")
-        expect(len(run.of("kernel")), 15, how + ": kernels in the trace")
-        expect(len(run.of("cudaLaunchKernel")), 7, how + ": interposed launches meanwhile")
-        expect(run.err.count("another user of CUPTI"), 1, how + ": one line on stderr: " + run.err)
-        check_joined(run)
+        other_tool(how)
+
+
+def case_other_tool_by_hand():
+    """The same with CUPTI's functions from dlopen and dlsym; functions that are not there are not found."""
+    for how in ("unsubscribe", "keep", "clock"):
+        run = other_tool(how, "by-hand")
+        expect((run.said("missing"), run.said("invented")), ([0], [0]), "functions missing, and found where they are not")
+    shared_cupti("share", 0, "by-hand")
+
+
+def shared_cupti(how, graphs, *by_hand):
+    run = Run([os.path.join(FAKES, "gpu_other_tool_13"), how, *by_hand], 13)
+    expect(run.said("subscribe"), [0], how + ": the program's subscription")
+    expect(run.said("seen"), [7 if graphs else 7 + 8], how + ": kernels that the program's session saw")
+    expect(run.said("graphs"), [graphs], how + ": whole graphs that it saw")
+    expect(run.said("in_time"), run.said("seen"), how + ": all at times of its clock")
+    expect(run.said("own_calls"), run.said("calls"), how + ": threads as CUPTI names them by default")
+    spins = [k for k in run.of("kernel") if k.fields["name"] == "_Z4spiny"]
+    wholes = [k for k in run.of("kernel") if k.fields["name"].startswith("CUDA graph")]
+    expect((len(spins), len(wholes)), (22 if graphs else 22 + 8, graphs), how + ": kernels and graphs in the trace")
+    expect(len(run.of("cudaLaunchKernel")), 3, how + ": interposed launches before the program collects")
+    check_joined(run)
+    expect(run.gpu_status, ["ok"], how + ": status")
+    return run
 
 
 def case_shared_cupti():
@@ -335,18 +364,7 @@ def case_shared_cupti():
     session, 5 after.  opgap joins when the user collects; whether graphs come whole is the user's choice."""
     tool = os.path.join(FAKES, "gpu_other_tool_13")
     for how, graphs in (("share", 0), ("share-graphs", 2)):
-        run = Run([tool, how], 13)
-        expect(run.said("subscribe"), [0], how + ": the program's subscription")
-        expect(run.said("seen"), [7 if graphs else 7 + 8], how + ": kernels that the program's session saw")
-        expect(run.said("graphs"), [graphs], how + ": whole graphs that it saw")
-        expect(run.said("in_time"), run.said("seen"), how + ": all at times of its clock")
-        expect(run.said("own_calls"), run.said("calls"), how + ": threads as CUPTI names them by default")
-        spins = [k for k in run.of("kernel") if k.fields["name"] == "_Z4spiny"]
-        wholes = [k for k in run.of("kernel") if k.fields["name"].startswith("CUDA graph")]
-        expect((len(spins), len(wholes)), (22 if graphs else 22 + 8, graphs), how + ": kernels and graphs in the trace")
-        expect(len(run.of("cudaLaunchKernel")), 3, how + ": interposed launches before the program collects")
-        check_joined(run)
-        expect(run.gpu_status, ["ok"], how + ": status")
+        run = shared_cupti(how, graphs)
     plain = Run([tool, "share"], 13, traced=False)
     expect((plain.said("seen"), plain.said("calls")), ([15], run.said("calls")), "the program's session, untraced")
     run = Run([tool, "share-first"], 13)
