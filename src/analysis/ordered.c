@@ -220,11 +220,17 @@ static bool next_of_thread(struct ordered_stream *s, struct opgap_record *record
 
 /* ---- GPU activity ---- */
 
+/* Of two that begin together, what ends first: an id stands at the start of its call, before it. */
+static bool before(const struct opgap_record *l, const struct opgap_record *r)
+{
+  return l->start_ns != r->start_ns ? l->start_ns < r->start_ns : l->end_ns < r->end_ns;
+}
+
 static void heap_push(struct ordered_stream *s, const struct opgap_record *r)
 {
   (void)VEC_PUSH(&s->heap);
   size_t i = s->heap.count - 1;
-  for (; i > 0 && s->heap.at[(i - 1) / 2].start_ns > r->start_ns; i = (i - 1) / 2)
+  for (; i > 0 && before(r, &s->heap.at[(i - 1) / 2]); i = (i - 1) / 2)
     s->heap.at[i] = s->heap.at[(i - 1) / 2];
   s->heap.at[i] = *r;
 }
@@ -238,9 +244,9 @@ static void heap_pop(struct ordered_stream *s, struct opgap_record *record)
     size_t child = 2 * i + 1;
     if (child >= s->heap.count)
       break;
-    if (child + 1 < s->heap.count && s->heap.at[child + 1].start_ns < s->heap.at[child].start_ns)
+    if (child + 1 < s->heap.count && before(&s->heap.at[child + 1], &s->heap.at[child]))
       child++;
-    if (s->heap.at[child].start_ns >= last.start_ns)
+    if (!before(&s->heap.at[child], &last))
       break;
     s->heap.at[i] = s->heap.at[child];
     i = child;

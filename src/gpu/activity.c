@@ -10,9 +10,18 @@
 
 enum lost_reason { LOST_DROPPED = 1, LOST_INVALID_TIME = 2, LOST_UNKNOWN_KIND = 3 };
 
+/* An id that waits for the call that it belongs to, which comes right behind it. */
+#define EXTERNALS 8u
+struct external {
+  uint32_t kind, correlation;
+  uint64_t id;
+};
+
 struct tally { /* of one buffer */
   const struct opgap_gpu_time *time;
   uint64_t invalid, unknown;
+  struct external externals[EXTERNALS];
+  unsigned external_count;
 };
 
 /* Three extents in one number that is small when the launch is one-dimensional: x | (y-1) << 32 | (z-1) << 48.
@@ -149,9 +158,43 @@ static bool is_quiet(uint32_t cbid)
   return false;
 }
 
+/* Writes the ids that wait for the call, at its start; they are dropped with a call that is left out. */
+static void settle_externals(struct tally *tally, const struct cupti_api *call, bool left_out)
+{
+  unsigned kept = 0;
+  for (unsigned i = 0; i < tally->external_count; i++) {
+    const struct external *e = &tally->externals[i];
+    if (e->correlation != call->correlation)
+      tally->externals[kept++] = *e;
+    else if (!left_out)
+      EMIT(tally, OPGAP_EV_GPU_EXTERNAL, e->kind, call->start, call->start, e->correlation, e->id);
+  }
+  tally->external_count = kept;
+}
+
+/* Those whose call is in no record of this buffer: now. */
+static void flush_externals(struct tally *tally)
+{
+  uint64_t now = opgap_clock_ns();
+  for (unsigned i = 0; i < tally->external_count; i++) {
+    uint64_t fields[] = {tally->externals[i].correlation, tally->externals[i].id};
+    opgap_gpu_emit(OPGAP_EV_GPU_EXTERNAL, tally->externals[i].kind, now, now, fields, 2);
+  }
+  tally->external_count = 0;
+}
+
+static void decode_external(const struct cupti_external *e, struct tally *tally)
+{
+  if (tally->external_count == EXTERNALS)
+    flush_externals(tally);
+  tally->externals[tally->external_count++] = (struct external){e->external_kind, e->correlation, e->id};
+}
+
 static void decode_api(const struct cupti_api *a, int domain, struct tally *tally)
 {
-  if (domain == CUPTI_DOMAIN_RUNTIME && is_quiet(a->cbid))
+  bool quiet = domain == CUPTI_DOMAIN_RUNTIME && is_quiet(a->cbid);
+  settle_externals(tally, a, quiet);
+  if (quiet)
     return;
   EMIT(tally, OPGAP_EV_GPU_API, a->correlation, a->start, a->end, api_name(domain, a->cbid), a->thread, a->result);
 }
@@ -172,6 +215,7 @@ static void decode_record(const void *at, uint32_t kind, size_t size, struct tal
     CASE(CUPTI_KIND_MEMCPY2, CUPTI_MEMCPY_PEER_MIN, decode_memcpy_peer(at, size, tally))
     CASE(CUPTI_KIND_MEMSET, CUPTI_MEMSET_MIN, decode_memset(at, size, tally))
     CASE(CUPTI_KIND_SYNCHRONIZATION, CUPTI_SYNC_MIN, decode_sync(at, tally))
+    CASE(CUPTI_KIND_EXTERNAL, CUPTI_EXTERNAL_MIN, decode_external(at, tally))
     CASE(CUPTI_KIND_RUNTIME, CUPTI_API_MIN, decode_api(at, CUPTI_DOMAIN_RUNTIME, tally))
     CASE(CUPTI_KIND_DRIVER, CUPTI_API_MIN, decode_api(at, CUPTI_DOMAIN_DRIVER, tally))
     CASE(CUPTI_KIND_MEMORY2, CUPTI_MEMORY_MIN, decode_memory(at, tally))
@@ -204,6 +248,7 @@ void opgap_gpu_decode(const struct opgap_gpu_buffer *buffer)
     decode_record(buffer->bytes + at, OPGAP_GPU_SEALED_KIND(word), size, &tally);
     at += size;
   }
+  flush_externals(&tally);
   opgap_gpu_emit_lost(LOST_INVALID_TIME, tally.invalid);
   opgap_gpu_emit_lost(LOST_UNKNOWN_KIND, tally.unknown);
 }

@@ -40,6 +40,7 @@ enum opgap_cupti_kind {
   CUPTI_KIND_OVERHEAD = 17,
   CUPTI_KIND_MEMCPY2 = 22, /* peer to peer */
   CUPTI_KIND_SYNCHRONIZATION = 38,
+  CUPTI_KIND_EXTERNAL = 39,
   CUPTI_KIND_MEMORY2 = 49,
   CUPTI_KIND_MEMORY_POOL = 50,
   CUPTI_KIND_GRAPH_TRACE = 51,
@@ -164,6 +165,15 @@ struct cupti_sync {
 };
 #define CUPTI_SYNC_MIN 40u
 
+/* CUpti_ActivityExternalCorrelation: before the record of a call that was made inside of a
+ * cuptiActivityPushExternalCorrelationId, one for each kind. */
+struct cupti_external {
+  uint32_t kind, external_kind;
+  uint64_t id;
+  uint32_t correlation, reserved;
+};
+#define CUPTI_EXTERNAL_MIN 24u
+
 /* CUpti_ActivityOverhead to Overhead3; packed: the 12-byte object id ends at 24. */
 struct cupti_overhead {
   uint32_t kind, overhead_kind, object_kind, object[3];
@@ -199,6 +209,7 @@ static_assert(offsetof(struct cupti_memory, stream) == 60, "memory");
 static_assert(offsetof(struct cupti_pool, used) == CUPTI_POOL_MIN, "pool");
 static_assert(sizeof(struct cupti_api) == CUPTI_API_MIN, "api");
 static_assert(sizeof(struct cupti_sync) == CUPTI_SYNC_MIN, "sync");
+static_assert(sizeof(struct cupti_external) == CUPTI_EXTERNAL_MIN, "external correlation");
 static_assert(sizeof(struct cupti_overhead) == CUPTI_OVERHEAD_MIN, "overhead");
 static_assert(sizeof(struct cupti_graph) == CUPTI_GRAPH_MIN, "graph");
 static_assert(offsetof(struct cupti_device, name) == 136, "device");

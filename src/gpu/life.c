@@ -144,21 +144,35 @@ static void switch_interposition(void)
 /* ---- kinds ---- */
 
 /* In this order: runtime calls first, so that no kernel comes without its launch. */
-static const int all_kinds[] = {
-    CUPTI_KIND_DEVICE,  CUPTI_KIND_RUNTIME,     CUPTI_KIND_DRIVER,   CUPTI_KIND_CONCURRENT_KERNEL,
-    CUPTI_KIND_MEMCPY,  CUPTI_KIND_MEMCPY2,     CUPTI_KIND_MEMSET,   CUPTI_KIND_SYNCHRONIZATION,
-    CUPTI_KIND_MEMORY2, CUPTI_KIND_MEMORY_POOL, CUPTI_KIND_OVERHEAD, CUPTI_KIND_GRAPH_TRACE};
+static const int all_kinds[] = {CUPTI_KIND_DEVICE,
+                                CUPTI_KIND_EXTERNAL,
+                                CUPTI_KIND_RUNTIME,
+                                CUPTI_KIND_DRIVER,
+                                CUPTI_KIND_CONCURRENT_KERNEL,
+                                CUPTI_KIND_MEMCPY,
+                                CUPTI_KIND_MEMCPY2,
+                                CUPTI_KIND_MEMSET,
+                                CUPTI_KIND_SYNCHRONIZATION,
+                                CUPTI_KIND_MEMORY2,
+                                CUPTI_KIND_MEMORY_POOL,
+                                CUPTI_KIND_OVERHEAD,
+                                CUPTI_KIND_GRAPH_TRACE};
 #define ALL_KINDS (sizeof all_kinds / sizeof *all_kinds)
 
 /* OPGAP_GPU: whole graphs exclude the kernels in them; driver calls are many. */
 static bool is_asked_for(int kind)
 {
-  uint32_t detail = opgap_settings ? opgap_settings->gpu : (uint32_t)OPGAP_GPU_GRAPHS;
-  if (kind == CUPTI_KIND_GRAPH_TRACE)
-    return detail == OPGAP_GPU_GRAPHS && opgap_cupti_graphs_whole();
-  if (kind == CUPTI_KIND_DRIVER)
-    return detail == OPGAP_GPU_ALL;
-  return true;
+  uint32_t detail = opgap_settings ? opgap_settings->gpu : 0;
+  switch (kind) {
+  case CUPTI_KIND_GRAPH_TRACE:
+    return (detail & OPGAP_GPU_NODES) == 0 && opgap_cupti_graphs_whole();
+  case CUPTI_KIND_DRIVER:
+    return (detail & OPGAP_GPU_DRIVER) != 0;
+  case CUPTI_KIND_EXTERNAL:
+    return (detail & OPGAP_GPU_EXTERNAL) != 0;
+  default:
+    return true;
+  }
 }
 
 static void quiet_runtime_calls(void)

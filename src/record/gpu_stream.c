@@ -21,8 +21,13 @@ static struct opgap_cell *gpu_cell(void)
 
 static bool is_span(unsigned event)
 {
-  return event != OPGAP_EV_GPU_MEMORY && event != OPGAP_EV_GPU_POOL && event != OPGAP_EV_GPU_STATE &&
-         event != OPGAP_EV_GPU_DEVICE && event != OPGAP_EV_GPU_LOST;
+  switch (event) {
+#define OPGAP_EVENT(NAME, id, name, category, kind, ...)                                                               \
+  case id:                                                                                                             \
+    return OPGAP_##kind == OPGAP_SPAN;
+#include "format/events.def"
+  }
+  return false;
 }
 
 #define DEVICES 64u

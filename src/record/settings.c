@@ -174,20 +174,57 @@ static const char *parse_seconds(struct span s, uint64_t *result)
   return NULL;
 }
 
+static bool same(struct span a, struct span b)
+{
+  while (a.at < a.end && b.at < b.end && *a.at == *b.at)
+    a.at++, b.at++;
+  return a.at == a.end && b.at == b.end;
+}
+
 /* Index of the word among "a|b|c". */
 static const char *parse_choice(struct span s, const char *words, uint32_t *result)
 {
   struct span rest = span_of(words), word;
   for (uint32_t i = 0; next_part(&rest, '|', &word); i++) {
-    const char *a = s.at, *b = word.at;
-    while (a < s.end && b < word.end && *a == *b)
-      a++, b++;
-    if (a == s.end && b == word.end) {
+    if (same(s, word)) {
       *result = i;
       return NULL;
     }
   }
   return "unknown value";
+}
+
+/* The bits of one word of "none|one,other|all". */
+static bool word_bits(struct span s, const char *words, uint32_t *bits)
+{
+  struct span rest = span_of(words), none, names = {NULL, NULL}, word;
+  uint32_t all = 0;
+  next_part(&rest, '|', &none);
+  next_part(&rest, '|', &names);
+  *bits = 0;
+  if (same(s, none))
+    return true;
+  for (uint32_t bit = 1; next_part(&names, ',', &word); bit <<= 1) {
+    all |= bit;
+    if (same(s, word))
+      *bits = bit;
+  }
+  if (same(s, rest))
+    *bits = all;
+  return *bits != 0;
+}
+
+static const char *parse_words(struct span s, const char *words, uint32_t *result)
+{
+  uint32_t mask = 0, bits;
+  struct span word;
+  while (next_part(&s, ',', &word)) {
+    if (!word_bits(word, words, &bits))
+      return "unknown value";
+    mask |= bits;
+  }
+  *result = mask;
+  return NULL;
 }
 
 static uint32_t group_mask(struct span name)
@@ -287,6 +324,8 @@ static const char *parse_value(const struct opgap_setting *setting, const char *
     return parse_groups(text, (uint32_t *)member);
   case OPGAP_SETTING_CHOICE:
     return parse_choice(text, setting->value, (uint32_t *)member);
+  case OPGAP_SETTING_WORDS:
+    return parse_words(text, setting->value, (uint32_t *)member);
   case OPGAP_SETTING_SWITCH:
     wrong = parse_choice(text, setting->value, &index);
     if (wrong == NULL)
@@ -322,6 +361,7 @@ static void put_allowed(struct writer *w, const struct opgap_setting *setting)
     break;
   case OPGAP_SETTING_CHOICE:
   case OPGAP_SETTING_SWITCH:
+  case OPGAP_SETTING_WORDS:
     put(w, setting->value);
     break;
   case OPGAP_SETTING_BYTES:

@@ -21,10 +21,11 @@
 
 /* Values of the CHOICE settings, in the order of their words in settings.def. */
 enum opgap_stacks { OPGAP_STACKS_OFF, OPGAP_STACKS_PYTHON, OPGAP_STACKS_NATIVE, OPGAP_STACKS_BOTH };
-enum opgap_gpu_detail { OPGAP_GPU_GRAPHS, OPGAP_GPU_NODES, OPGAP_GPU_ALL };
 enum opgap_control_choice { OPGAP_CONTROL_OFF, OPGAP_CONTROL_ON, OPGAP_CONTROL_IDLE };
 enum opgap_children { OPGAP_CHILDREN_ALL, OPGAP_CHILDREN_FORK, OPGAP_CHILDREN_NONE };
 enum opgap_log { OPGAP_LOG_QUIET, OPGAP_LOG_WARN, OPGAP_LOG_INFO };
+/* Bits of the WORDS setting, in the order of its words. */
+enum opgap_gpu_detail { OPGAP_GPU_NODES = 1, OPGAP_GPU_DRIVER = 2, OPGAP_GPU_EXTERNAL = 4 };
 
 /* Steps to record; active == 0: no schedule, everything is recorded.  repeat == 0: until the program's end. */
 struct opgap_schedule {
@@ -35,6 +36,7 @@ enum opgap_setting_type {
   OPGAP_SETTING_PATH,
   OPGAP_SETTING_GROUPS,
   OPGAP_SETTING_CHOICE,
+  OPGAP_SETTING_WORDS,
   OPGAP_SETTING_SWITCH,
   OPGAP_SETTING_BYTES,
   OPGAP_SETTING_BUFFER,
@@ -43,12 +45,13 @@ enum opgap_setting_type {
 };
 
 /* Members: out (char[], "" for the default), hooks (mask of enum opgap_group), alloc_events (bool), min_alloc,
- * min_copy (bytes), stacks (enum opgap_stacks), gpu (enum opgap_gpu_detail), schedule, delay_ns, duration_ns, keep_ns,
- * control (enum opgap_control_choice), children (enum opgap_children), buffer, max_size (bytes), log (enum opgap_log),
- * off (bool). */
+ * min_copy (bytes), stacks (enum opgap_stacks), gpu (mask of enum opgap_gpu_detail), schedule, delay_ns, duration_ns,
+ * keep_ns, control (enum opgap_control_choice), children (enum opgap_children), buffer, max_size (bytes), log (enum
+ * opgap_log), off (bool). */
 #define OPGAP_MEMBER_PATH(member) char member[OPGAP_SETTING_PATH_MAX];
 #define OPGAP_MEMBER_GROUPS(member) uint32_t member;
 #define OPGAP_MEMBER_CHOICE(member) uint32_t member;
+#define OPGAP_MEMBER_WORDS(member) uint32_t member;
 #define OPGAP_MEMBER_SWITCH(member) bool member;
 #define OPGAP_MEMBER_BYTES(member) uint64_t member;
 #define OPGAP_MEMBER_BUFFER(member) uint64_t member;

@@ -446,6 +446,23 @@ def case_chrome():
     expect(count, sum(op["calls"] for op in truth["hot_ops"] if op["name"] == "aten::addmm"), "slices of aten::addmm")
 
 
+def case_kineto_external():
+    """The ids that a program pushes to CUPTI: at the launch and at its kernel, beside the op's own "External id"."""
+    trace = trace_of("external", [os.path.join(FAKES, "gpu_other_tool"), "external"], OPGAP_GPU="external",
+                     LD_LIBRARY_PATH=os.path.join(FAKES, "cuda12"))
+    events = load_json(export(trace, "kineto", "external.json"))["traceEvents"]
+    wanted = [given for i in range(6) for given in ({"External id (custom0)": 100 + i},
+                                                    {"External id (custom0)": 200 + i, "External id (custom2)": (1 << 40) + i},
+                                                    {"External id (custom0)": 100 + i}, {})]
+    for what, rows in (("launch", [e for e in events if e.get("name") == "cudaLaunchKernel"]),
+                       ("kernel", [e for e in events if e.get("cat") == "kernel"])):
+        seen = [{k: v for k, v in e["args"].items() if k.startswith("External id (")}
+                for e in sorted(rows, key=lambda e: e["args"]["correlation"])]
+        expect(seen, wanted, "ids of each " + what)
+        expect({e["args"]["External id"] for e in rows}, {0}, "no op is around them")
+    expect([e for e in events if e.get("name") == "external correlation"], [], "rows of their own")
+
+
 def case_chrome_gpu():
     trace = gpu_trace("streams", 20)
     gpu, = report(trace)["gpu"]

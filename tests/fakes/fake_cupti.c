@@ -36,7 +36,7 @@
 #include <unistd.h>
 
 enum { OK = 0, INVALID_PARAMETER = 1, MAX_LIMIT_REACHED = 12, NOT_INITIALIZED = 15, INVALID_KIND = 21, MULTIPLE = 39 };
-enum { UNKNOWN = 999 };
+enum { UNKNOWN = 999, QUEUE_EMPTY = 19 };
 enum {
   KIND_MEMCPY = 1,
   KIND_MEMSET = 2,
@@ -47,6 +47,7 @@ enum {
   KIND_OVERHEAD = 17,
   KIND_MEMCPY2 = 22,
   KIND_SYNC = 38,
+  KIND_EXTERNAL = 39,
   KIND_MEMORY2 = 49,
   KIND_POOL = 50,
   KIND_GRAPH = 51,
@@ -65,7 +66,7 @@ enum { SIZE_MEMORY2 = 128, SIZE_GRAPH = 56, SIZE_OVERHEAD = 56, SIZE_POOL = 80, 
 enum { SIZE_KERNEL = 208, SIZE_MEMCPY = 88, SIZE_PEER = 88, SIZE_MEMSET = 80, SIZE_DEVICE = 176, SIZE_SYNC = 40 };
 enum { SIZE_MEMORY2 = 120, SIZE_GRAPH = 56, SIZE_OVERHEAD = 56, SIZE_POOL = 72, VERSION = 22 };
 #endif
-enum { SIZE_API = 40, SIZE_UNKNOWN = 64, SIZE_LARGEST = SIZE_KERNEL };
+enum { SIZE_API = 40, SIZE_EXTERNAL = 24, SIZE_UNKNOWN = 64, SIZE_LARGEST = SIZE_KERNEL };
 
 typedef void (*request_fn)(uint8_t **, size_t *, size_t *);
 typedef void (*complete_fn)(void *, uint32_t, uint8_t *, size_t, size_t);
@@ -103,6 +104,14 @@ static struct session {
   size_t buffer_size, buffer_used, dropped;
   uint64_t record_number, kernel_number;
 } sessions[SESSIONS];
+/* Ids that this thread has pushed, by kind (1 to 5). */
+#define EXTERNAL_KINDS 6
+#define EXTERNAL_DEPTH 16
+static _Thread_local struct external_stack {
+  unsigned depth;
+  uint64_t ids[EXTERNAL_DEPTH];
+} external_ids[SESSIONS][EXTERNAL_KINDS];
+
 static int whole_graphs_for_all = -1; /* second interface; -1: not decided */
 static atomic_flag lock = ATOMIC_FLAG_INIT;
 
@@ -305,6 +314,22 @@ static void add(struct session *s, uint8_t *bytes, unsigned size, uint64_t end, 
 
 /* ---- what the simulation reports ---- */
 
+/* The API record is preceded by one record for each kind (cuptiActivityPushExternalCorrelationId). */
+static void on_external(struct session *s, const struct fake_api *api)
+{
+  for (uint32_t kind = 1; kind < EXTERNAL_KINDS && s->kinds[KIND_EXTERNAL]; kind++) {
+    const struct external_stack *stack = &external_ids[s - sessions][kind];
+    uint8_t r[SIZE_EXTERNAL] = {0};
+    if (stack->depth == 0)
+      continue;
+    put32(r, 0, KIND_EXTERNAL);
+    put32(r, 4, kind);
+    put64(r, 8, stack->ids[stack->depth - 1]);
+    put32(r, 16, api->correlation);
+    add(s, r, sizeof r, api->end, 0);
+  }
+}
+
 static void on_api(struct session *s, const struct fake_api *api)
 {
   int kind = api->domain == 1 ? KIND_DRIVER : KIND_RUNTIME;
@@ -312,6 +337,7 @@ static void on_api(struct session *s, const struct fake_api *api)
   uint8_t r[SIZE_API] = {0};
   if (!s->kinds[kind] && !(launch && s->driver_launches))
     return;
+  on_external(s, api);
   put32(r, 0, (uint32_t)kind);
   put32(r, 4, api->cbid);
   put64(r, 8, shown(s, api->start));
@@ -759,6 +785,8 @@ static size_t record_size(uint32_t kind)
     return SIZE_PEER;
   case KIND_SYNC:
     return SIZE_SYNC;
+  case KIND_EXTERNAL:
+    return SIZE_EXTERNAL;
   case KIND_MEMORY2:
     return SIZE_MEMORY2;
   case KIND_POOL:
@@ -809,6 +837,39 @@ int cuptiGetCallbackName(int domain, uint32_t cbid, const char **name)
       return OK;
     }
   return INVALID_PARAMETER;
+}
+
+static int push_external(const struct session *s, int kind, uint64_t id)
+{
+  if (kind <= 0 || kind >= EXTERNAL_KINDS)
+    return INVALID_PARAMETER;
+  struct external_stack *stack = &external_ids[s - sessions][kind];
+  if (stack->depth == EXTERNAL_DEPTH)
+    return UNKNOWN;
+  stack->ids[stack->depth++] = id;
+  return OK;
+}
+static int pop_external(const struct session *s, int kind, uint64_t *last)
+{
+  if (kind <= 0 || kind >= EXTERNAL_KINDS)
+    return INVALID_PARAMETER;
+  struct external_stack *stack = &external_ids[s - sessions][kind];
+  if (stack->depth == 0)
+    return QUEUE_EMPTY;
+  stack->depth--;
+  if (last != NULL)
+    *last = stack->ids[stack->depth];
+  return OK;
+}
+API int cuptiActivityPushExternalCorrelationId(int kind, uint64_t id);
+int cuptiActivityPushExternalCorrelationId(int kind, uint64_t id)
+{
+  return push_external(&sessions[0], kind, id);
+}
+API int cuptiActivityPopExternalCorrelationId(int kind, uint64_t *last);
+int cuptiActivityPopExternalCorrelationId(int kind, uint64_t *last)
+{
+  return pop_external(&sessions[0], kind, last);
 }
 
 /* Returns early while several subscribe. */

@@ -1,6 +1,7 @@
 /* A program that uses CUPTI itself, as torch.profiler does: kernels before, during and after its own session.
  *
  *   gpu_other_tool unsubscribe|finalize|keep|clock      keep: stays subscribed, clock: registers a clock of its own
+ *   gpu_other_tool external                             no session: gives its launches external correlation ids
  *   gpu_other_tool_13 share|share-graphs|share-first    the interface for several subscribers (CUDA 13.3); share-graphs
  *                                                       wants whole graphs, share-first subscribes before CUDA starts
  *
@@ -30,6 +31,8 @@
   X(cuptiActivityGetNextRecord, (uint8_t * buffer, size_t valid, void **record))                                       \
   X(cuptiActivityFlushAll, (uint32_t flag))                                                                            \
   X(cuptiActivityRegisterTimestampCallback, (uint64_t(*now)(void)))                                                    \
+  X(cuptiActivityPushExternalCorrelationId, (int kind, uint64_t id))                                                   \
+  X(cuptiActivityPopExternalCorrelationId, (int kind, uint64_t *last))                                                 \
   X(cuptiFinalize, (void))
 #ifdef SHARES
 struct parameters { /* CUpti_SubscriberParams */
@@ -143,6 +146,28 @@ static void kernels(unsigned count)
   cudaDeviceSynchronize();
 }
 
+/* Six times: a launch with the id 100 + i of kind 3, one with 200 + i pushed over it and 2^40 + i of kind 5, one with
+ * the first again and one with none. */
+static void external(void)
+{
+  uint64_t last = 0;
+  unsigned popped = 0;
+  for (unsigned i = 0; i < 6; i++) {
+    cupti.cuptiActivityPushExternalCorrelationId(3, 100 + i);
+    launch_spin(200000, NULL);
+    cupti.cuptiActivityPushExternalCorrelationId(3, 200 + i);
+    cupti.cuptiActivityPushExternalCorrelationId(5, (1ull << 40) + i);
+    launch_spin(200000, NULL);
+    popped += cupti.cuptiActivityPopExternalCorrelationId(5, &last) == 0 && last == (1ull << 40) + i;
+    popped += cupti.cuptiActivityPopExternalCorrelationId(3, &last) == 0 && last == 200 + i;
+    launch_spin(200000, NULL);
+    popped += cupti.cuptiActivityPopExternalCorrelationId(3, &last) == 0 && last == 100 + i;
+    launch_spin(200000, NULL);
+  }
+  cudaDeviceSynchronize();
+  printf("popped %u\n", popped);
+}
+
 /* The interface of every CUPTI. */
 static int session(const char *how)
 {
@@ -243,6 +268,10 @@ int main(int argc, char **argv)
   main_thread = pthread_self();
   if (by_hand)
     open_by_hand();
+  if (strcmp(how, "external") == 0) {
+    external();
+    return 0;
+  }
 #ifdef SHARES
   if (strcmp(how, "share-first") == 0)
     subscribe_shared();

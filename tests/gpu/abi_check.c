@@ -202,6 +202,17 @@ SAME(cupti_api, correlation, CUpti_ActivityAPI, correlationId);
 SAME(cupti_api, result, CUpti_ActivityAPI, returnValue);
 static_assert(sizeof(CUpti_ActivityAPI) == CUPTI_API_MIN, "CUpti_ActivityAPI");
 
+SAME(cupti_external, external_kind, CUpti_ActivityExternalCorrelation, externalKind);
+SAME(cupti_external, id, CUpti_ActivityExternalCorrelation, externalId);
+SAME(cupti_external, correlation, CUpti_ActivityExternalCorrelation, correlationId);
+static_assert(sizeof(CUpti_ActivityExternalCorrelation) == CUPTI_EXTERNAL_MIN, "CUpti_ActivityExternalCorrelation");
+FAKE(4, CUpti_ActivityExternalCorrelation, externalKind);
+FAKE(8, CUpti_ActivityExternalCorrelation, externalId);
+FAKE(16, CUpti_ActivityExternalCorrelation, correlationId);
+static_assert(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0 == 3 && CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM2 == 5 &&
+                  CUPTI_EXTERNAL_CORRELATION_KIND_SIZE == 6,
+              "kinds of external ids");
+
 #define SYNC(theirs)                                                                                                   \
   SAME(cupti_sync, type, theirs, type);                                                                                \
   SAME(cupti_sync, start, theirs, start);                                                                              \
@@ -306,6 +317,7 @@ VALUE(CUPTI_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
 VALUE(CUPTI_KIND_OVERHEAD, CUPTI_ACTIVITY_KIND_OVERHEAD);
 VALUE(CUPTI_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMCPY2);
 VALUE(CUPTI_KIND_SYNCHRONIZATION, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION);
+VALUE(CUPTI_KIND_EXTERNAL, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION);
 VALUE(CUPTI_KIND_MEMORY_POOL, CUPTI_ACTIVITY_KIND_MEMORY_POOL);
 VALUE(CUPTI_KIND_MEMORY2, CUPTI_ACTIVITY_KIND_MEMORY2);
 VALUE(CUPTI_KIND_GRAPH_TRACE, CUPTI_ACTIVITY_KIND_GRAPH_TRACE);

@@ -330,6 +330,30 @@ def other_tool(*how):
     return run
 
 
+def case_external():
+    """Ids that the program pushes: with the call that they belong to, innermost first, and only when asked for."""
+    run = Run([os.path.join(FAKES, "gpu_other_tool"), "external"], OPGAP_GPU="external")
+    expect(run.said("popped"), [18], "ids that the program got back")
+    launches = [r for r in run.of("cuda api") if r.fields["name"] == "cudaLaunchKernel"]
+    ids = {}
+    for r in run.of("external correlation"):
+        ids.setdefault(r.number("correlation"), {})[r.status] = r.number("external_id")
+    seen = [ids.get(launch.status, {}) for launch in sorted(launches, key=lambda r: r.start)]
+    expect(seen, [{**given} for i in range(6)
+                  for given in ({3: 100 + i}, {3: 200 + i, 5: (1 << 40) + i}, {3: 100 + i}, {})], "ids of the launches")
+    starts = {launch.status: launch.start for launch in launches}
+    expect({r.start - starts[r.number("correlation")] for r in run.of("external correlation")}, {0},
+           "an id stands at the start of its call")
+    expect(lost(run, 3), 0, "unknown kinds")
+    check_joined(run)
+    for setting in ("graphs", "nodes,driver"):
+        run = Run([os.path.join(FAKES, "gpu_other_tool"), "external"], OPGAP_GPU=setting)
+        expect((len(run.of("kernel")), len(run.of("external correlation"))), (24, 0), "not asked for")
+    late = Run([os.path.join(FAKES, "gpu_other_tool"), "external"], OPGAP_GPU="external", FAKE_CUPTI="reorder")
+    expect({(r.number("correlation"), r.status, r.number("external_id")) for r in late.of("external correlation")},
+           {(c, kind, i) for c, kinds in ids.items() for kind, i in kinds.items()}, "delivered in reverse: the same ids")
+
+
 def case_other_tool():
     for how in ("unsubscribe", "finalize", "keep", "clock"):
         other_tool(how)

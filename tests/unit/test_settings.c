@@ -142,6 +142,37 @@ START_TEST(words)
 }
 END_TEST
 
+static const struct {
+  const char *text;
+  uint32_t mask;
+} gpu_words[] = {{"graphs", 0},
+                 {"nodes", OPGAP_GPU_NODES},
+                 {"driver", OPGAP_GPU_DRIVER},
+                 {"external", OPGAP_GPU_EXTERNAL},
+                 {"external,nodes", OPGAP_GPU_NODES | OPGAP_GPU_EXTERNAL},
+                 {"graphs,driver", OPGAP_GPU_DRIVER},
+                 {"all", OPGAP_GPU_NODES | OPGAP_GPU_DRIVER | OPGAP_GPU_EXTERNAL}};
+
+START_TEST(list_of_words)
+{
+  ck_assert_int_eq(set("OPGAP_GPU", gpu_words[_i].text), 0);
+  ck_assert_uint_eq(settings.gpu, gpu_words[_i].mask);
+}
+END_TEST
+
+START_TEST(bad_words)
+{
+  static const char *const bad[] = {"node",          "nodes,",       ",",
+                                    "nodes,drivers", "nodes|driver", "nodes,driver,external|all"};
+  for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+    settings.gpu = 77;
+    ck_assert_int_eq(set("OPGAP_GPU", bad[i]), 1);
+    ck_assert_uint_eq(settings.gpu, 77);
+    ck_assert_ptr_nonnull(strstr(message, "allowed: graphs|nodes,driver,external|all"));
+  }
+}
+END_TEST
+
 START_TEST(schedule)
 {
   ck_assert_int_eq(set("OPGAP_SCHEDULE", "wait=1,warmup=2,active=5,repeat=3"), 0);
@@ -285,6 +316,8 @@ int main(void)
   tcase_add_loop_test(tests, seconds, 0, COUNT(times));
   tcase_add_loop_test(tests, groups, 0, COUNT(lists));
   tcase_add_test(tests, words);
+  tcase_add_loop_test(tests, list_of_words, 0, COUNT(gpu_words));
+  tcase_add_test(tests, bad_words);
   tcase_add_test(tests, schedule);
   tcase_add_loop_test(tests, refused, 0, COUNT(bad));
   tcase_add_test(tests, path_length);

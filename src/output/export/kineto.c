@@ -36,6 +36,14 @@ struct correlation {
   uint64_t correlation, id;
 };
 
+#define EXTERNALS 65536u  /* CUDA calls whose external ids are remembered; a power of two */
+#define EXTERNAL_KINDS 6u /* CUpti_ExternalCorrelationKind */
+
+struct external {
+  uint64_t correlation, ids[EXTERNAL_KINDS];
+  uint8_t kinds; /* bits */
+};
+
 struct kineto {
   struct json_events out;
   struct opgap_export_job *job;
@@ -51,8 +59,9 @@ struct kineto {
   uint64_t ops;
   VEC(struct thread_state) threads; /* by stream */
   struct correlation *correlations;
-  struct opgap_map streams; /* (device, stream) announced */
-  struct opgap_map devices; /* announced */
+  struct external *externals; /* NULL: none so far */
+  struct opgap_map streams;   /* (device, stream) announced */
+  struct opgap_map devices;   /* announced */
 };
 
 /* ---- times ---- */
@@ -311,6 +320,35 @@ static double outer_end(struct kineto *k, const struct opgap_span *span)
   return span->stream == k->main_stream && span->end_ns <= k->step_end_ns ? k->step_end_us : INFINITY;
 }
 
+/* The ids that the program pushed to CUPTI come before the call that they belong to. */
+static void note_external(struct kineto *k, const struct opgap_span *span)
+{
+  uint64_t correlation = 0, id = 0;
+  uint32_t kind = span->record->status;
+  if (!opgap_span_field(span, "correlation", &correlation) || !opgap_span_field(span, "external_id", &id) ||
+      kind >= EXTERNAL_KINDS)
+    return;
+  if (k->externals == NULL)
+    k->externals = opgap_xcalloc(EXTERNALS, sizeof *k->externals);
+  struct external *e = &k->externals[correlation & (EXTERNALS - 1)];
+  if (e->correlation != correlation)
+    *e = (struct external){.correlation = correlation};
+  e->kinds |= (uint8_t)(1u << kind);
+  e->ids[kind] = id;
+}
+
+/* "External id" is the op's number, by which readers join; the program's own ids have keys of their own. */
+static void put_external(struct kineto *k, uint64_t correlation)
+{
+  static const char *const keys[EXTERNAL_KINDS] = {"External id (invalid)", "External id (unknown)",
+                                                   "External id (OpenACC)", "External id (custom0)",
+                                                   "External id (custom1)", "External id (custom2)"};
+  const struct external *e = k->externals ? &k->externals[correlation & (EXTERNALS - 1)] : NULL;
+  for (unsigned kind = 0; e != NULL && e->correlation == correlation && kind < EXTERNAL_KINDS; kind++)
+    if (e->kinds & 1u << kind)
+      json_key_number(k->out.sink, keys[kind], e->ids[kind]);
+}
+
 static void put_op(struct kineto *k, const struct opgap_span *span)
 {
   static const char *const skip[] = {"name", "sequence", NULL};
@@ -346,6 +384,7 @@ static void put_runtime(struct kineto *k, const struct opgap_span *span)
   if (span->correlation != 0) {
     json_key_number(k->out.sink, "correlation", span->correlation);
     *correlation_of(k, span->correlation) = (struct correlation){span->correlation, id};
+    put_external(k, span->correlation);
   }
   json_fields(&k->out, span, skip);
   PUT(k->out.sink, "}}");
@@ -423,6 +462,7 @@ static void put_device(struct kineto *k, const struct opgap_span *span)
   row(k, span, categories[span->kind], span->device, span->gpu_stream, INFINITY);
   PUT(sink, "\"External id\": ");
   sink_number(sink, launch->correlation == span->correlation ? launch->id : 0);
+  put_external(k, span->correlation);
   json_key_number(sink, "device", span->device);
   json_key_number(sink, "context", span->context);
   json_key_number(sink, "stream", span->gpu_stream);
@@ -506,7 +546,10 @@ static void put_span(struct kineto *k, const struct opgap_span *span)
     put_sync(k, span);
     break;
   case OPGAP_SPAN_MARK:
-    put_mark(k, span);
+    if (span->event->id == OPGAP_EV_GPU_EXTERNAL)
+      note_external(k, span);
+    else
+      put_mark(k, span);
     break;
   case OPGAP_SPAN_SAMPLE:
     put_memory(k, span);
@@ -610,6 +653,7 @@ static void close_process(struct kineto *k)
   opgap_map_free(&k->devices);
   opgap_summary_free(k->own);
   free(k->correlations);
+  free(k->externals);
   json_close(&k->out);
 }
 
