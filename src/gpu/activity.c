@@ -196,7 +196,16 @@ static void decode_api(const struct cupti_api *a, int domain, struct tally *tall
   settle_externals(tally, a, quiet);
   if (quiet)
     return;
+  opgap_cuda_claim(a->thread, opgap_gpu_clock_convert(tally->time, a->start),
+                   opgap_gpu_clock_convert(tally->time, a->end));
   EMIT(tally, OPGAP_EV_GPU_API, a->correlation, a->start, a->end, api_name(domain, a->cbid), a->thread, a->result);
+}
+
+void opgap_gpu_emit_call(const struct opgap_cuda_call *call)
+{
+  static uint32_t correlation = UINT32_MAX; /* CUPTI counts from 1 */
+  uint64_t fields[] = {opgap_intern(call->name, plain_length(call->name)), call->tid, call->status};
+  opgap_gpu_emit(OPGAP_EV_GPU_API, correlation--, call->start_ns, call->end_ns, fields, 3);
 }
 
 /* One record.  CUPTI aligns records to 8 bytes, buffers to pages. */

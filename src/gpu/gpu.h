@@ -13,8 +13,8 @@
 /* Start-up, in the constructor and only when the library is preloaded: makes CUDA and NVTX call us when they initialise
  * (CUDA_INJECTION64_PATH, NVTX_INJECTION64_PATH; a value that is there already stays).  May allocate (setenv). */
 void opgap_gpu_start(void);
-/* Flusher, about 10 times a second while the program is busy: notices the beginning and end of a schedule's window, and
- * lets the interposed CUDA calls record where CUPTI does not.  Never calls CUPTI. */
+/* Flusher, about 10 times a second while the program is busy: notices the beginning and end of a schedule's window.
+ * Never calls CUPTI. */
 void opgap_gpu_poll(void);
 /* The thread whose step opens or closes a schedule's window: the same at once, when CUDA is up.  Never blocks. */
 void opgap_gpu_window(void);

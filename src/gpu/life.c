@@ -19,7 +19,7 @@
  *   3. After ENDED CUPTI is never called again: CUDA may be torn down.
  *   4. At exit, the flush runs in an atexit handler registered when CUDA has made a context.  CUDA's own handlers
  *      were registered before, so they run after it.
- *   5. The interposed CUDA calls record (OPGAP_GROUP_cudart) exactly while "cuda" is on and CUPTI does not.
+ *   5. CUDA calls are recorded by CUPTI or by the hooks (record/cuda_calls.h): `changing` before any kind is switched.
  */
 #include "gpu/life.h"
 
@@ -37,6 +37,7 @@
 #include "gpu/gpu.h"
 #include "gpu/gpu_clock.h"
 #include "gpu/gpu_state.h"
+#include "record/cuda_calls.h"
 #include "record/raw.h"
 #include "record/record.h"
 #include "record/session.h"
@@ -62,6 +63,7 @@ static struct {
   bool helper_runs;            /* lock */
   _Atomic bool any_record;
   _Atomic int exit_handlers;
+  _Atomic bool over;              /* the last drain comes */
   _Atomic uint32_t bell;          /* futex: rings the helper */
   _Atomic uint32_t sleeps;        /* the helper sleeps without a timer */
   _Atomic uint64_t foreign_kinds; /* activity kinds that the other user has enabled */
@@ -129,18 +131,6 @@ static bool wanted(void)
   return (__atomic_load_n(&opgap_active, __ATOMIC_RELAXED) & OPGAP_GROUP_cuda) != 0;
 }
 
-/* Invariant 5.  The core stores opgap_active as a whole at any time (a schedule, the end), so this only ever adds the
- * bit to a value that has "cuda", and is repeated by every poll. */
-static void switch_interposition(void)
-{
-  uint32_t active = __atomic_load_n(&opgap_active, __ATOMIC_RELAXED), next;
-  do {
-    bool by_hooks = (active & OPGAP_GROUP_cuda) != 0 && !(state_now() == LIFE_ATTACHED && life.enabled);
-    next = by_hooks ? active | OPGAP_GROUP_cudart : active & ~(uint32_t)OPGAP_GROUP_cudart;
-  } while (next != active &&
-           !__atomic_compare_exchange_n(&opgap_active, &active, next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-}
-
 /* ---- kinds ---- */
 
 /* In this order: runtime calls first, so that no kernel comes without its launch. */
@@ -193,6 +183,7 @@ static void driver_launches(bool on)
 static int enable_kinds(void)
 {
   int kernel_result = CUPTI_OK;
+  opgap_cuda_report_by(OPGAP_CUDA_CHANGING);
   for (unsigned i = 0; i < ALL_KINDS; i++) {
     int result = is_asked_for(all_kinds[i]) ? opgap_cupti_enable(all_kinds[i]) : CUPTI_OK;
     if (all_kinds[i] == CUPTI_KIND_CONCURRENT_KERNEL)
@@ -204,17 +195,20 @@ static int enable_kinds(void)
     if (!is_asked_for(CUPTI_KIND_DRIVER))
       driver_launches(true);
   }
+  opgap_cuda_report_by(life.enabled ? OPGAP_CUDA_BY_CUPTI : OPGAP_CUDA_BY_HOOKS);
   return kernel_result;
 }
 
 static void disable_kinds(void)
 {
+  opgap_cuda_report_by(OPGAP_CUDA_CHANGING);
   if (!is_asked_for(CUPTI_KIND_DRIVER))
     driver_launches(false);
   for (unsigned i = ALL_KINDS; i-- > 0;)
     if (is_asked_for(all_kinds[i]))
       opgap_cupti_disable(all_kinds[i]);
   life.enabled = false;
+  opgap_cuda_report_by(OPGAP_CUDA_BY_HOOKS);
 }
 
 /* ---- attach and detach: lock held, on threads that share the program's descriptors ---- */
@@ -360,7 +354,6 @@ static bool helper_round(void)
         disable_kinds();
       else
         enable_kinds();
-      switch_interposition();
     }
     if (works)
       flush();
@@ -451,7 +444,6 @@ static void attach(void)
       fail(reason ? reason : failure_text(result),
            reason || result == CUPTI_NOT_INITIALIZED || result == CUPTI_UNKNOWN);
     }
-    switch_interposition();
   }
   unlock_life();
 }
@@ -475,6 +467,7 @@ static void end_cupti(void)
     if (opgap_gpu_buffers_filling() > 0)
       flush_forced(EXIT_PATIENCE_NS);
     opgap_gpu_buffers_close(true);
+    opgap_cuda_report_by(OPGAP_CUDA_BY_HOOKS);
     set_state(LIFE_ENDED);
     ring();
   }
@@ -496,6 +489,7 @@ void opgap_gpu_end(void)
   ensure_process();
   if (atomic_load_explicit(&life.exit_handlers, memory_order_relaxed) > 0)
     end_cupti();
+  atomic_store_explicit(&life.over, true, memory_order_relaxed);
 }
 
 void opgap_gpu_flush(void)
@@ -519,6 +513,7 @@ void opgap_gpu_drain(void)
     opgap_gpu_decode(buffer);
     opgap_gpu_buffer_release(buffer);
   }
+  opgap_cuda_settle(atomic_load_explicit(&life.over, memory_order_relaxed), opgap_gpu_emit_call);
   opgap_gpu_state_drain();
   opgap_gpu_emit_lost(1, opgap_gpu_buffers_dropped());
 }
@@ -526,10 +521,8 @@ void opgap_gpu_drain(void)
 void opgap_gpu_poll(void)
 {
   ensure_process();
-  int state = state_now();
-  if (state == LIFE_ATTACHED && wanted() != life.enabled)
+  if (state_now() == LIFE_ATTACHED && wanted() != life.enabled)
     ring();
-  switch_interposition(); /* CUDA that never calls us (another tool's injection) is seen by its interposed calls */
 }
 
 void opgap_gpu_window(void)
@@ -562,7 +555,6 @@ void opgap_gpu_foreign_enter(void)
   if (released) {
     detach_cupti();
     set_state(LIFE_YIELDED);
-    switch_interposition();
   }
   opgap_vfork_leave();
   unlock_life();

@@ -38,7 +38,7 @@ enum opgap_group {
   OPGAP_GROUP_cuda = 1 << 7,
   OPGAP_GROUP_torch = 1 << 8,
   OPGAP_GROUP_nvtx = 1 << 9,
-  OPGAP_GROUP_cudart = 1 << 10, /* CUDA calls, while "cuda" is on and CUPTI does not report them: kept by src/gpu */
+  OPGAP_GROUP_cudart = OPGAP_GROUP_cuda, /* CUDA calls, which CUPTI may record instead: cuda_calls.h */
 };
 extern uint32_t opgap_active;
 

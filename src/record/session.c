@@ -15,6 +15,7 @@
 #include "format/reader.h"
 #include "format/recover.h"
 #include "record/control.h"
+#include "record/cuda_calls.h"
 #include "record/internal.h"
 #include "record/keep.h"
 #include "record/raw.h"
@@ -557,8 +558,10 @@ bool opgap_session_begin(void)
     atomic_store(&state->phase, OPGAP_PHASE_STARTING);
   opgap_state = state;
   opgap_control_detach();
-  if (forked)
+  if (forked) {
     opgap_stacks_forked();
+    opgap_cuda_calls_reset();
+  }
   if (forked && opgap_config.settings.children == OPGAP_CHILDREN_NONE) {
     opgap_active_halt();
     atomic_store(&state->phase, OPGAP_PHASE_FAILED);

@@ -19,6 +19,7 @@
  *   bad=N                   every Nth kernel has end 0, every 2Nth start > end
  *   unknown=N               before every Nth record one of a kind nobody knows (200)
  *   overhead=N              every Nth kernel is preceded by 10 us of lazy loading
+ *   deaf=N                  the first N API calls are not reported
  *   late=MS                 records appear so much after their end
  *   reorder                 each flush gives its records in reverse
  *   statistics              says at the end how many records were made
@@ -103,6 +104,7 @@ static struct session {
   uint8_t *buffer;
   size_t buffer_size, buffer_used, dropped;
   uint64_t record_number, kernel_number;
+  _Atomic uint64_t calls;
 } sessions[SESSIONS];
 /* Ids that this thread has pushed, by kind (1 to 5). */
 #define EXTERNAL_KINDS 6
@@ -336,6 +338,8 @@ static void on_api(struct session *s, const struct fake_api *api)
   bool launch = api->domain == 1 && (s->kinds[KIND_DRIVER] || api->cbid == 307 || api->cbid == 652);
   uint8_t r[SIZE_API] = {0};
   if (!s->kinds[kind] && !(launch && s->driver_launches))
+    return;
+  if (atomic_fetch_add(&s->calls, 1) < option("deaf"))
     return;
   on_external(s, api);
   put32(r, 0, (uint32_t)kind);

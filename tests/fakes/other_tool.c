@@ -1,7 +1,8 @@
 /* A program that uses CUPTI itself, as torch.profiler does: kernels before, during and after its own session.
  *
  *   gpu_other_tool unsubscribe|finalize|keep|clock      keep: stays subscribed, clock: registers a clock of its own
- *   gpu_other_tool external                             no session: gives its launches external correlation ids
+ *   gpu_other_tool blocked                              a thread waits for the device as the session begins, and as it
+ * ends gpu_other_tool external                             no session: gives its launches external correlation ids
  *   gpu_other_tool_13 share|share-graphs|share-first    the interface for several subscribers (CUDA 13.3); share-graphs
  *                                                       wants whole graphs, share-first subscribes before CUDA starts
  *
@@ -139,6 +140,24 @@ static void callback(void *user, int domain, uint32_t cbid, const void *data)
   (void)user, (void)domain, (void)cbid, (void)data;
 }
 
+/* A thread that waits for a long kernel of its own. */
+static void *wait_long(void *ns)
+{
+  cudaStream_t stream;
+  cudaStreamCreate(&stream);
+  launch_spin(*(uint64_t *)ns, stream);
+  cudaStreamSynchronize(stream);
+  return NULL;
+}
+static void start_waiting(pthread_t *thread, uint64_t *ns)
+{
+  struct timespec pause = {0, 200000000}; /* until it waits */
+  pthread_create(thread, NULL, wait_long, ns);
+  nanosleep(&pause, NULL);
+}
+static bool blocked;
+static pthread_t blocked_to_the_end;
+
 static void kernels(unsigned count)
 {
   for (unsigned i = 0; i < count; i++)
@@ -172,6 +191,11 @@ static void external(void)
 static int session(const char *how)
 {
   void *subscriber = NULL;
+  pthread_t before;
+  static uint64_t half_a_second = 500000000, until_retaken = 1700000000;
+  blocked = strcmp(how, "blocked") == 0;
+  if (blocked)
+    start_waiting(&before, &half_a_second);
   int result = cupti.cuptiSubscribe(&subscriber, callback, NULL);
   if (result != 0)
     return result;
@@ -183,6 +207,10 @@ static int session(const char *how)
   cupti.cuptiActivityEnable(5);
   session_start = session_clock();
   kernels(7);
+  if (blocked) {
+    pthread_join(before, NULL);
+    start_waiting(&blocked_to_the_end, &until_retaken);
+  }
   cupti.cuptiActivityFlushAll(1);
   cupti.cuptiActivityDisable(5);
   cupti.cuptiActivityDisable(10);
@@ -284,6 +312,8 @@ int main(int argc, char **argv)
 #endif
   nanosleep(&pause, NULL);
   kernels(5);
+  if (blocked)
+    pthread_join(blocked_to_the_end, NULL);
   printf("subscribe %d\nseen %u\nin_time %u\ngraphs %u\ncalls %u\nown_calls %u\n", result, seen, in_time, graphs_seen,
          calls_seen, own_calls);
   return 0;

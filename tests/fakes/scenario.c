@@ -416,6 +416,23 @@ static void scenario_pools(void)
 }
 #endif
 
+/* CUDA starts when the tracer has been running for a while, beside another thread. */
+static void *idle(void *unused)
+{
+  sem_wait(&take);
+  return unused;
+}
+static void scenario_late(void)
+{
+  pthread_t thread;
+  sem_init(&take, 0, 0);
+  pthread_create(&thread, NULL, idle, NULL);
+  sleep_ns(500000000);
+  run_kernels(between_nothing);
+  sem_post(&take);
+  pthread_join(thread, NULL);
+}
+
 /* Does CUDA work at all?  The exit status says so. */
 static void scenario_check(void)
 {
@@ -512,7 +529,7 @@ int main(int argc, char **argv)
       {"wait", scenario_wait},           {"kill", scenario_kill},       {"burst", scenario_burst},
       {"fork", scenario_fork},           {"ranges", scenario_ranges},   {"check", scenario_check},
       {"workers", scenario_workers},     {"leave", scenario_leave},     {"devices", scenario_devices},
-      {"training", scenario_training},   {"queued", scenario_queued},
+      {"training", scenario_training},   {"queued", scenario_queued},   {"late", scenario_late},
   };
   if (argc > 2)
     count = (unsigned)strtoul(argv[2], NULL, 10);
