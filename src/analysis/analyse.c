@@ -499,6 +499,7 @@ static void free_process(struct process *p)
     VEC_FREE(&p->steps[s].churn);
   }
   VEC_FREE(&p->outermost);
+  VEC_FREE(&p->updates);
 }
 
 /* Releases all but the pool, which is the summary's. */
@@ -820,6 +821,7 @@ static bool find_window(const struct opgap_source *source, const struct opgap_an
   a->steps_only = true;
   read_records(a);
   steps_find_period(a);
+  rounds_find(a);
   roles_assign(a);
   bool found = steps_window(a, error, size);
   window[0] = a->window_start;
@@ -842,6 +844,7 @@ struct opgap_summary *opgap_analyse(const struct opgap_source *source, const str
   }
   read_records(a);
   steps_find_period(a);
+  rounds_find(a);
   roles_assign(a);
   struct opgap_summary *summary = NULL;
   if (roles_include(a, error, size)) {

@@ -334,6 +334,41 @@ static void finish_buckets(struct analysis *a, unsigned process)
   }
 }
 
+static void add_step(struct step_classes *sum, const struct step_classes *step)
+{
+  for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
+    sum->ns[c] += step->ns[c];
+  for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
+    sum->wait_ns[c] += step->wait_ns[c];
+    sum->all_wait_ns[c] += step->all_wait_ns[c];
+    sum->around.code_ns[c] += step->around.code_ns[c];
+    sum->around.refill_ns[c] += step->around.refill_ns[c];
+  }
+  sum->sampled = sum->sampled || step->sampled;
+  sum->off.queue += step->off.queue;
+  sum->off.throttled += step->off.throttled;
+  sum->off.outside += step->off.outside;
+}
+
+void breakdown_all(struct analysis *a, unsigned process)
+{
+  sum_steps(a, process, UINT64_MAX);
+}
+
+void breakdown_join(struct analysis *a, unsigned process, size_t to_step, size_t from, size_t to)
+{
+  struct breakdown_process *b = process_of(a, process);
+  struct step_classes sum = b->steps.at[from];
+  for (size_t i = from + 1; i < to; i++)
+    add_step(&sum, &b->steps.at[i]);
+  b->steps.at[to_step] = sum;
+}
+
+void breakdown_joined(struct analysis *a, unsigned process, size_t count)
+{
+  process_of(a, process)->steps.count = count;
+}
+
 void breakdown_sums(struct analysis *a, unsigned process, size_t skip, struct opgap_sum_breakdown *sum)
 {
   sum_steps(a, process, UINT64_MAX);

@@ -172,6 +172,12 @@ struct edge_table {       /* by object */
   VEC(struct edges) rows;
 };
 
+/* An optimizer update that ended a step. */
+struct update {
+  uint64_t signature; /* of its optimizer and backward pass */
+  bool fetched;       /* a batch was fetched since the one before */
+};
+
 /* Allocations, all of them when every one is recorded, else those inside ops. */
 struct churn {
   uint64_t count, bytes;
@@ -259,6 +265,10 @@ struct process {
   struct step_list steps[STEPS_SOURCES];
   VEC(struct past_op) outermost; /* of its main thread, the first PERIOD_LIMIT, while there are no better steps */
   uint64_t last_forward_ns, last_backward_ns; /* ends of outermost ops: a backward pass begins a burst */
+  VEC(struct update) updates;                 /* one a step of STEPS_OPTIMIZER, before they are joined to rounds */
+  uint64_t told;                              /* backward ops before the newest update */
+  bool fetched;                               /* a batch since then */
+  double updates_a_step;                      /* 0: they were not joined */
   uint64_t last_split_ns;                     /* last __next__ or backward: splits optimizer steps */
   bool uses_gpu;                              /* CUDA calls were seen */
   uint64_t step_read_ns, step_write_ns;       /* its main thread in calls on files since its first step ended */
@@ -516,6 +526,10 @@ bool steps_window(struct analysis *a, char *error, size_t size);
 void steps_list(struct analysis *a, unsigned process, struct opgap_sum_steps *steps);
 void steps_finish(struct analysis *a);
 
+/* rounds.c: joins updates of several optimizers in one round of the loop to one step */
+void rounds_update(struct process *p, uint32_t name);
+void rounds_find(struct analysis *a); /* when all records are read */
+
 /* roles.c */
 void roles_assign(struct analysis *a);
 bool roles_include(struct analysis *a, char *error, size_t size);
@@ -601,6 +615,11 @@ void breakdown_gpu(struct analysis *a, unsigned process, enum opgap_class class_
 void breakdown_step(struct analysis *a, unsigned process);
 /* Adds the steps of a process in the window, but the first `skip`, to *sum. */
 void breakdown_sums(struct analysis *a, unsigned process, size_t skip, struct opgap_sum_breakdown *sum);
+/* Sums all steps, when all records are read; before their list changes. */
+void breakdown_all(struct analysis *a, unsigned process);
+/* Joins the steps [from, to) to one at `to_step`, ascending; then there are `count`. */
+void breakdown_join(struct analysis *a, unsigned process, size_t to_step, size_t from, size_t to);
+void breakdown_joined(struct analysis *a, unsigned process, size_t count);
 /* What may go together with the waits of a cause when they are really removed. */
 struct around {
   uint64_t code_ns[OPGAP_CAUSE_COUNT]; /* the thread's own code between the same ops */

@@ -336,11 +336,11 @@ static void fill_lived(struct analysis *a, const struct process *p, const struct
                                   .blocks = o->peak_count};
   if (!line_fit(&o->growth, &fit))
     return;
-  double half = line_half_width(&o->growth, &fit);
-  row->growth_points = (uint64_t)o->growth.n;
-  row->growth_bytes = fit.slope;
-  row->growth_low = fit.slope - half;
-  row->growth_high = fit.slope + half;
+  double half = line_half_width(&o->growth, &fit), updates = p->updates_a_step > 0 ? p->updates_a_step : 1;
+  row->growth_points = (uint64_t)(o->growth.n / updates);
+  row->growth_bytes = fit.slope * updates;
+  row->growth_low = (fit.slope - half) * updates;
+  row->growth_high = (fit.slope + half) * updates;
 }
 
 static void finish_lived(struct analysis *a)

@@ -2,7 +2,8 @@
  *
  * Several kinds of marks are followed at once; the first of enum step_source that a process has counts.  For
  * Optimizer.step a step ends with the outermost range of that name; a further optimizer is of the same step unless a
- * batch was fetched or a backward pass ran in between (several optimizers, one step).
+ * batch was fetched or a backward pass ran in between (several optimizers, one step); rounds.c joins updates with
+ * backward passes of their own.
  *
  * With OPGAP_SCHEDULE only windows of `active` steps are recorded.  Where a window follows a gap in the recording, the
  * time from the last mark before the gap to the first one after it is no step; likewise where `opgap stop` and `opgap
@@ -77,7 +78,7 @@ static void extend(struct step_list *list, uint64_t end)
   list->last_end = end;
 }
 
-static void optimizer_ended(struct analysis *a, struct thread *t, const struct opgap_record *r)
+static void optimizer_ended(struct analysis *a, struct thread *t, uint32_t name, const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
   struct step_list *list = &p->steps[STEPS_OPTIMIZER];
@@ -85,7 +86,10 @@ static void optimizer_ended(struct analysis *a, struct thread *t, const struct o
     extend(list, r->end_ns);
     return;
   }
+  size_t steps = list->end.count;
   push(a, t->process, STEPS_OPTIMIZER, p->first_op_ns, r->end_ns);
+  if (list->end.count > steps)
+    rounds_update(p, name);
 }
 
 /* A step began with this fetch, so the one before it ended here. */
@@ -232,14 +236,16 @@ void steps_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flag
     p->backwards++;
   if (flags & NAME_STEP) {
     p->steps_seen++;
-    optimizer_ended(a, t, r);
+    optimizer_ended(a, t, name, r);
   }
   if (flags & NAME_PROFILER)
     push(a, t->process, STEPS_PROFILER, r->start_ns, r->end_ns);
   if (flags & NAME_NVTX_STEP)
     push(a, t->process, STEPS_NVTX, r->start_ns, r->end_ns);
-  if (flags & NAME_NEXT)
+  if (flags & NAME_NEXT) {
+    p->fetched = true;
     fetch_began(a, t, r);
+  }
 }
 
 void steps_mark(struct analysis *a, struct thread *t, const struct opgap_record *r)

@@ -455,6 +455,170 @@ START_TEST(test_two_optimizers_are_one_step)
 }
 END_TEST
 
+/* ---- rounds of several updates ---- */
+
+static uint64_t clock_us;
+
+static void backward(unsigned ops)
+{
+  for (unsigned k = 0; k < ops; k++, clock_us += 10)
+    fake_op(p, t, 0, clock_us, clock_us + 10, "autograd::engine::evaluate_function: AddBackward0", 0, 0);
+}
+
+/* Forward pass, backward pass of so many ops, optimizer: 100 us. */
+static void update(unsigned backward_ops)
+{
+  uint64_t start = clock_us;
+  fake_op(p, t, 0, start, start + 10, "aten::linear", 0, 0);
+  clock_us = start + 10;
+  backward(backward_ops);
+  fake_user_op(p, t, 0, start + 90, start + 100, "Optimizer.step#Adam.step");
+  clock_us = start + 100;
+}
+
+static void load_batch(void)
+{
+  fake_user_op(p, t, 0, clock_us, clock_us + 10, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+  clock_us += 10;
+}
+
+static void begin_rounds(void)
+{
+  fake_reset();
+  p = fake_process(100, 1, "python train.py");
+  t = fake_thread(p, 100, "python");
+  clock_us = 1000;
+}
+
+/* Checks number and length of the steps, their classes, and releases the summary. */
+static void assert_rounds(struct opgap_summary *s, size_t count, uint64_t us)
+{
+  uint64_t sum = 0;
+  ck_assert_str_eq(s->steps.source, "Optimizer.step");
+  ck_assert_uint_eq(s->steps.count, count);
+  for (size_t i = 1; i < count; i++)
+    ck_assert_uint_eq(s->steps.durations_ns[i], us * US);
+  ck_assert_uint_eq(s->breakdown.steps, count - s->steps.skipped);
+  for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
+    sum += s->breakdown.class_ns[c];
+  ck_assert_uint_eq(sum, s->breakdown.steps * us * US);
+  ck_assert_uint_eq(s->breakdown.bucket_count, count);
+  for (size_t i = 0; i < count; i++) {
+    sum = 0;
+    for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
+      sum += s->breakdown.buckets[i][c];
+    ck_assert_uint_eq(sum, s->steps.durations_ns[i]);
+  }
+  opgap_summary_free(s);
+}
+
+/* Discriminator (6 backward ops) and generator (4) in either order, by optimizers of one name, data in memory; then a
+ * discriminator that is updated three times a round, and what is cut from the last round is no step. */
+START_TEST(test_gan_without_loader)
+{
+  for (int order = 0; order < 2; order++) {
+    begin_rounds();
+    for (unsigned i = 0; i < 20; i++) {
+      update(order ? 4 : 6);
+      update(order ? 6 : 4);
+    }
+    assert_rounds(fake_analyse(NULL), 20, 200);
+  }
+  begin_rounds();
+  for (unsigned i = 0; i < 82; i++)
+    update(i % 4 == 3 ? 4 : 6);
+  assert_rounds(fake_analyse(NULL), 20, 400);
+}
+END_TEST
+
+/* Here even the backward passes are alike: a fetched batch begins a round. */
+START_TEST(test_gan_with_loader)
+{
+  begin_rounds();
+  for (unsigned i = 0; i < 20; i++) {
+    load_batch();
+    update(5);
+    update(5);
+  }
+  assert_rounds(fake_analyse(NULL), 20, 210);
+}
+END_TEST
+
+START_TEST(test_gan_in_a_window_of_steps)
+{
+  begin_rounds();
+  for (unsigned i = 0; i < 20; i++) {
+    update(6);
+    update(4);
+  }
+  struct opgap_analysis_options options = {.steps_given = true, .first_step = 5, .last_step = 9};
+  struct opgap_summary *s = fake_analyse(&options);
+  ck_assert_uint_eq(s->steps.count, 5);
+  ck_assert_uint_eq(s->steps.start_ns[0], (1000 + 5 * 200) * US - s->start_ns);
+  ck_assert_uint_eq(s->steps.durations_ns[0], 200 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* A step every 4 batches; the last batches of an epoch are fewer. */
+START_TEST(test_gradient_accumulation)
+{
+  begin_rounds();
+  for (unsigned i = 0; i < 20; i++) {
+    for (unsigned k = 0; k < 3; k++) {
+      load_batch();
+      backward(3);
+    }
+    load_batch();
+    update(3);
+  }
+  assert_rounds(fake_analyse(NULL), 20, 230);
+}
+END_TEST
+
+/* Logging in every second step, and an evaluation after every tenth, make no rounds; the evaluation is in the step that
+ * comes after it. */
+START_TEST(test_other_work_makes_no_rounds)
+{
+  for (int loader = 0; loader < 2; loader++) {
+    begin_rounds();
+    for (unsigned i = 0; i < 40; i++) {
+      if (loader)
+        load_batch();
+      update(5);
+      if (i % 2) {
+        fake_op(p, t, 0, clock_us, clock_us + 5, "aten::item", 0, 0);
+        clock_us += 5;
+      }
+      for (unsigned k = 0; i % 10 == 9 && k < 3; k++) {
+        if (loader)
+          load_batch();
+        fake_op(p, t, 0, clock_us, clock_us + 10, "aten::linear", 0, 0);
+        clock_us += 10;
+      }
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    ck_assert_uint_eq(s->steps.count, 40);
+    ck_assert_uint_eq(s->steps.durations_ns[2], (loader ? 115 : 105) * US);
+    ck_assert_uint_eq(s->steps.durations_ns[10], (loader ? 175 : 135) * US);
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
+START_TEST(test_nvtx_steps)
+{
+  for (uint64_t i = 0; i < 5; i++)
+    fake_range(p, t, 0, 1000 + 100 * i, 1090 + 100 * i, "step 7");
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_str_eq(s->steps.source, "NVTX");
+  ck_assert_uint_eq(s->steps.count, 5);
+  ck_assert_uint_eq(s->steps.durations_ns[0], 90 * US);
+  ck_assert_uint_eq(s->steps.durations_ns[4], 100 * US); /* from the end of the one before */
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_opgap_step_is_first_choice)
 {
   training_steps(5);
@@ -964,6 +1128,12 @@ int main(void)
   tcase_add_test(tests, test_network_in_steps_is_communication);
   tcase_add_test(tests, test_wait_for_collective_is_communication);
   tcase_add_test(tests, test_two_optimizers_are_one_step);
+  tcase_add_test(tests, test_gan_without_loader);
+  tcase_add_test(tests, test_gan_with_loader);
+  tcase_add_test(tests, test_gan_in_a_window_of_steps);
+  tcase_add_test(tests, test_gradient_accumulation);
+  tcase_add_test(tests, test_other_work_makes_no_rounds);
+  tcase_add_test(tests, test_nvtx_steps);
   tcase_add_test(tests, test_opgap_step_is_first_choice);
   tcase_add_test(tests, test_schedule_gap_is_no_step);
   tcase_add_test(tests, test_schedule_gap_between_marks);
