@@ -125,11 +125,27 @@ struct column {
   uint64_t previous;
 };
 
+#define COLUMNS (OPGAP_COLUMN_FIELD + OPGAP_MAX_FIELDS)
+
+/* How the records of one event are decoded in a chunk.  Columns that repeat one byte, as many do, are not read: their
+ * value is in `record` from the start. */
+struct plan {
+  struct column columns[COLUMNS]; /* by enum opgap_event_column */
+  struct opgap_record record;     /* the event, what does not vary, and zeros */
+  uint64_t left;                  /* records for which the columns that are not read have values */
+  unsigned varying_count;
+  struct varying {
+    struct column column;
+    uint8_t index, coding; /* coding: enum opgap_coding, of fields */
+  } varying[COLUMNS];
+};
+
 struct decoder {
   struct column event, depth, end;
   uint16_t used[OPGAP_MAX_EVENTS]; /* events with columns in this chunk */
   unsigned used_count;
-  struct column columns[OPGAP_MAX_EVENTS][OPGAP_COLUMN_FIELD + OPGAP_MAX_FIELDS];
+  bool in_use[OPGAP_MAX_EVENTS];
+  struct plan plans[OPGAP_MAX_EVENTS];
 };
 
 struct opgap_cursor {
@@ -1272,14 +1288,14 @@ static inline __attribute__((always_inline)) bool next_value(struct column *colu
   return true;
 }
 
-/* Sets up the columns.  Clears only what the last chunk used: the table is large and a chunk has few events. */
+/* Sets up the columns.  Forgets only what the last chunk used: the table is large and a chunk has few events. */
 static bool read_directory(struct decoder *decoder, const uint8_t **at, const uint8_t *end, uint64_t count)
 {
   if (count > (uint64_t)(end - *at) / sizeof(struct opgap_column_entry))
     return false;
   decoder->event = decoder->depth = decoder->end = (struct column){0};
   while (decoder->used_count > 0)
-    memset(decoder->columns[decoder->used[--decoder->used_count]], 0, sizeof decoder->columns[0]);
+    decoder->in_use[decoder->used[--decoder->used_count]] = false;
   const uint8_t *entry_at = *at, *data = *at + count * sizeof(struct opgap_column_entry);
   for (uint64_t i = 0; i < count; i++, entry_at += sizeof(struct opgap_column_entry)) {
     struct opgap_column_entry entry;
@@ -1294,13 +1310,13 @@ static bool read_directory(struct decoder *decoder, const uint8_t **at, const ui
       decoder->depth = column;
     else if (entry.event == 0 && entry.field == OPGAP_COLUMN_END)
       decoder->end = column;
-    else if (entry.event < OPGAP_MAX_EVENTS && entry.field < OPGAP_COLUMN_FIELD + OPGAP_MAX_FIELDS) {
-      if (decoder->used_count == 0 || decoder->used[decoder->used_count - 1] != entry.event) {
-        if (decoder->used_count == OPGAP_MAX_EVENTS)
-          return false;
+    else if (entry.event < OPGAP_MAX_EVENTS && entry.field < COLUMNS) {
+      if (!decoder->in_use[entry.event]) {
+        decoder->in_use[entry.event] = true;
         decoder->used[decoder->used_count++] = entry.event;
+        memset(decoder->plans[entry.event].columns, 0, sizeof decoder->plans[0].columns);
       }
-      decoder->columns[entry.event][entry.field] = column;
+      decoder->plans[entry.event].columns[entry.field] = column;
     }
   }
   *at = data;
@@ -1325,37 +1341,74 @@ static bool read_names(struct opgap_cursor *cursor, const uint8_t *at, const uin
   return true;
 }
 
+static uint64_t name_of_chunk(const struct opgap_cursor *cursor, uint64_t index)
+{
+  return index && index <= cursor->chunk_name_count ? cursor->chunk_names[index - 1] : 0;
+}
+
+/* Whether a column repeats one value, which is then stored.  Not so a column of deltas unless it stays at 0. */
+static bool is_constant(const struct opgap_cursor *cursor, const struct column *column, uint8_t coding, uint64_t *value)
+{
+  size_t size = (size_t)(column->end - column->at);
+  if (size == 0 || column->at[0] >= 128 || memcmp(column->at, column->at + 1, size - 1) != 0)
+    return false;
+  *value = coding == OPGAP_NAME ? name_of_chunk(cursor, column->at[0]) : column->at[0];
+  return coding != OPGAP_DELTA || *value == 0;
+}
+
+static void make_plan(const struct opgap_cursor *cursor, struct plan *plan, const struct opgap_event *row)
+{
+  plan->record = (struct opgap_record){.event = row->id};
+  plan->left = UINT64_MAX;
+  plan->varying_count = 0;
+  unsigned columns = OPGAP_COLUMN_FIELD + row->field_count;
+  for (unsigned i = row->kind == OPGAP_SPAN ? 0 : 1; i < columns; i++) {
+    const struct column *column = &plan->columns[i];
+    uint8_t coding = i < OPGAP_COLUMN_FIELD ? OPGAP_PLAIN : row->fields[i - OPGAP_COLUMN_FIELD].coding;
+    uint64_t value;
+    if (i == OPGAP_COLUMN_DURATION || !is_constant(cursor, column, coding, &value)) {
+      plan->varying[plan->varying_count++] = (struct varying){*column, (uint8_t)i, coding};
+      continue;
+    }
+    if (i == OPGAP_COLUMN_STATUS)
+      plan->record.status = (uint32_t)value;
+    else
+      plan->record.field[i - OPGAP_COLUMN_FIELD] = value;
+    if ((size_t)(column->end - column->at) < plan->left)
+      plan->left = (size_t)(column->end - column->at);
+  }
+}
+
 static inline bool decode_record(struct opgap_cursor *cursor, struct decoder *decoder, struct opgap_record *record)
 {
   uint64_t event, depth, value;
   if (!next_value(&decoder->event, &event) || !next_value(&decoder->depth, &depth) ||
-      !next_value(&decoder->end, &value) || event >= OPGAP_MAX_EVENTS)
+      !next_value(&decoder->end, &value) || event >= OPGAP_MAX_EVENTS || !decoder->in_use[event])
     return false;
-  const struct opgap_event *row = cursor->process->events[event];
-  if (row == NULL)
+  struct plan *plan = &decoder->plans[event];
+  if (plan->left-- == 0)
     return false;
+  *record = plan->record;
   decoder->end.previous += opgap_unzigzag(value);
-  record->event = (uint16_t)event;
   record->depth = (uint8_t)depth;
   record->end_ns = record->start_ns = decoder->end.previous;
-  struct column *columns = decoder->columns[event];
-  if (row->kind == OPGAP_SPAN) {
-    if (!next_value(&columns[OPGAP_COLUMN_DURATION], &value))
+  struct varying *varying = plan->varying, *end = varying + plan->varying_count;
+  for (; varying < end; varying++) {
+    if (!next_value(&varying->column, &value))
       return false;
-    record->start_ns -= opgap_unzigzag(value);
-  }
-  if (!next_value(&columns[OPGAP_COLUMN_STATUS], &value))
-    return false;
-  record->status = (uint32_t)value;
-  for (unsigned f = 0; f < row->field_count; f++) {
-    struct column *column = &columns[OPGAP_COLUMN_FIELD + f];
-    if (!next_value(column, &value))
-      return false;
-    if (row->fields[f].coding == OPGAP_DELTA)
-      value = column->previous += opgap_unzigzag(value);
-    else if (row->fields[f].coding == OPGAP_NAME)
-      value = value && value <= cursor->chunk_name_count ? cursor->chunk_names[value - 1] : 0;
-    record->field[f] = value;
+    if (varying->index == OPGAP_COLUMN_DURATION) {
+      record->start_ns -= opgap_unzigzag(value);
+      continue;
+    }
+    if (varying->index == OPGAP_COLUMN_STATUS) {
+      record->status = (uint32_t)value;
+      continue;
+    }
+    if (varying->coding == OPGAP_DELTA)
+      value = varying->column.previous += opgap_unzigzag(value);
+    else if (varying->coding == OPGAP_NAME)
+      value = name_of_chunk(cursor, value);
+    record->field[varying->index - OPGAP_COLUMN_FIELD] = value;
   }
   return true;
 }
@@ -1377,6 +1430,12 @@ static bool open_chunk(struct opgap_cursor *cursor, const struct chunk *chunk)
     return false;
   if (!read_directory(decoder, &at, end, columns) || !read_names(cursor, at, end, &cursor->chunk_name_count))
     return false;
+  for (unsigned i = 0; i < decoder->used_count; i++) {
+    const struct opgap_event *row = cursor->process->events[decoder->used[i]];
+    decoder->in_use[decoder->used[i]] = row != NULL; /* an event that is not described is not decoded */
+    if (row != NULL)
+      make_plan(cursor, &decoder->plans[row->id], row);
+  }
   decoder->end.previous = cursor->process->shift_ns;
   cursor->records_left = records;
   return true;
