@@ -79,11 +79,6 @@ uint32_t analysis_string(struct analysis *a, const char *text)
   return intern(a, text, strlen(text));
 }
 
-uint32_t analysis_name_flags(struct analysis *a, uint32_t gid)
-{
-  return a->name_flags[gid];
-}
-
 bool analysis_same_host(const struct process *left, const struct process *right)
 {
   return strcmp(left->info->boot_id, right->info->boot_id) == 0 && strcmp(left->info->host, right->info->host) == 0;
@@ -102,10 +97,10 @@ static uint32_t intern_name(struct analysis *a, unsigned process, uint64_t name_
   return intern(a, text, length);
 }
 
-struct name_cache *analysis_name_cache(struct process *p, uint64_t name_id)
+static struct name_cache *name_place(struct process *p, uint64_t name_id)
 {
   if (name_id >= NAME_LIMIT)
-    return NULL;
+    return &p->uncached;
   if (name_id >= p->name_room) {
     uint32_t room = p->name_room ? p->name_room : 1024;
     while (room <= name_id)
@@ -117,16 +112,12 @@ struct name_cache *analysis_name_cache(struct process *p, uint64_t name_id)
   return &p->names[name_id];
 }
 
-uint32_t analysis_gid(struct analysis *a, unsigned process, uint64_t name_id)
+struct name_cache *analysis_new_name(struct analysis *a, unsigned process, uint64_t name_id)
 {
-  struct name_cache *cache = analysis_name_cache(&a->processes[process], name_id);
-  if (name_id == 0)
-    return 0;
-  if (cache == NULL)
-    return intern_name(a, process, name_id);
-  if (cache->gid == 0)
-    cache->gid = intern_name(a, process, name_id) + 1;
-  return cache->gid - 1;
+  uint32_t gid = name_id != 0 ? intern_name(a, process, name_id) : 0;
+  struct name_cache *name = name_place(&a->processes[process], name_id);
+  *name = (struct name_cache){.gid = gid + 1, .flags = analysis_name_flags(a, gid)};
+  return name;
 }
 
 struct thread *analysis_pthread(struct analysis *a, unsigned process, uint64_t pthread)
@@ -140,24 +131,30 @@ struct thread *analysis_pthread(struct analysis *a, unsigned process, uint64_t p
 static void add_hook(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r)
 {
   bool named = hook->flags & OPGAP_EVENT_OBJECT_NAME;
-  uint64_t object = named ? analysis_gid(a, t->process, r->field[0]) : r->field[0];
+  uint64_t object = r->field[0];
+  uint32_t flags = 0; /* of the name */
+  if (named) {
+    const struct name_cache *name = analysis_name(a, t->process, object);
+    object = name->gid - 1;
+    flags = name->flags;
+  }
   bool blocking = hook->flags & OPGAP_EVENT_BLOCKING && r->end_ns > r->start_ns;
   calls_add(a, t, hook, r);
   if (hook->verb == VERB_ALLOC || hook->verb == VERB_FREE)
     memory_call(a, t, hook, r, !hook->span || r->start_ns == r->end_ns);
-  timeline_call(a, t, hook, r, object, named);
+  timeline_call(a, t, hook, r, object, named, flags);
   breakdown_call(a, t, hook, r);
   if (r->status != 0)
     memory_failed(a, t, hook, r);
   if (blocking) {
-    threads_call(a, t, hook, r, named && analysis_name_flags(a, (uint32_t)object) & NAME_PIPE);
+    threads_call(a, t, hook, r, flags & NAME_PIPE);
     ops_add_blocked(t, r->depth, r->end_ns - r->start_ns);
     over_time_blocked(a, t, r->start_ns, r->end_ns);
     gaps_call(a, t, hook, r);
   }
   if (!analysis_in_window(a, r->end_ns))
     return;
-  if (named && analysis_name_flags(a, (uint32_t)object) & NAME_FILE)
+  if (flags & NAME_FILE)
     files_add(a, t, hook, r, (uint32_t)object);
   if (blocking && (hook->verb == VERB_MUTEX || hook->verb == VERB_RWLOCK))
     locks_add(a, t, hook, r);
@@ -168,8 +165,8 @@ static void add_hook(struct analysis *a, struct thread *t, const struct hook *ho
 static void add_op(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
-  uint32_t name = analysis_gid(a, t->process, r->field[0]);
-  uint32_t flags = analysis_name_flags(a, name);
+  const struct name_cache *cached = analysis_name(a, t->process, r->field[0]);
+  uint32_t name = cached->gid - 1, flags = cached->flags;
   bool framework = r->event == OPGAP_EV_OP && r->status != USER_SCOPE;
   p->ops++;
   if (t->first_op_ns == 0) {

@@ -70,7 +70,9 @@ static void name_communication(struct analysis *a, struct causes *causes)
 /* A wait that is too short to be a gap is explained at once, by what is known when it ends. */
 static void explain_short_wait(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
-  struct causes causes = {0};
+  struct causes causes; /* large, and nothing of its rows is read before it is written */
+  causes.count = causes.lock_depth = 0;
+  causes.data_loading = false;
   blame_thread(a, t, t, r->start_ns, r->end_ns, &causes);
   name_communication(a, &causes);
   breakdown_wait(a, t->process, r->start_ns, &causes);

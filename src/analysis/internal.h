@@ -215,6 +215,7 @@ enum step_source {
 /* What is known of a name of a process; 0: not yet asked. */
 struct name_cache {
   uint32_t gid;    /* + 1 */
+  uint32_t flags;  /* enum name_flag */
   uint32_t row[2]; /* of ops, + 1; [0] OP, [1] RANGE */
 };
 
@@ -251,7 +252,8 @@ struct process {
   struct hook hooks[OPGAP_MAX_EVENTS];
   struct name_cache *names; /* by name id; grows as names come up */
   uint32_t name_room;
-  unsigned main_thread; /* index into threads, UINT32_MAX if none */
+  struct name_cache uncached; /* the latest name whose id is too large for `names` */
+  unsigned main_thread;       /* index into threads, UINT32_MAX if none */
   unsigned thread_count;
   struct edge_table objects; /* by address */
   struct opgap_map pthreads; /* (low half of the pthread_t, 0) -> thread + 1 */
@@ -457,10 +459,24 @@ struct analysis {
 /* analyse.c */
 bool analysis_same_host(const struct process *left, const struct process *right);
 struct thread *analysis_pthread(struct analysis *a, unsigned process, uint64_t pthread); /* NULL: unknown */
-uint32_t analysis_gid(struct analysis *a, unsigned process, uint64_t name_id);
-struct name_cache *analysis_name_cache(struct process *p, uint64_t name_id); /* NULL: too large to be cached */
+struct name_cache *analysis_new_name(struct analysis *a, unsigned process, uint64_t name_id);
+/* Of a name of a record; lives until the next call. */
+static inline struct name_cache *analysis_name(struct analysis *a, unsigned process, uint64_t name_id)
+{
+  const struct process *p = &a->processes[process];
+  if (name_id < p->name_room && p->names[name_id].gid != 0)
+    return &p->names[name_id];
+  return analysis_new_name(a, process, name_id);
+}
+static inline uint32_t analysis_gid(struct analysis *a, unsigned process, uint64_t name_id)
+{
+  return analysis_name(a, process, name_id)->gid - 1;
+}
 uint32_t analysis_string(struct analysis *a, const char *text);
-uint32_t analysis_name_flags(struct analysis *a, uint32_t gid);
+static inline uint32_t analysis_name_flags(const struct analysis *a, uint32_t gid)
+{
+  return a->name_flags[gid];
+}
 static inline const char *analysis_text(const struct analysis *a, uint32_t gid)
 {
   return opgap_strings_text(&a->strings, gid);
@@ -537,7 +553,7 @@ void roles_finish(struct analysis *a);
 
 /* timeline.c */
 void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
-                   uint64_t object, bool named);
+                   uint64_t object, bool named, uint32_t flags); /* flags: of the name */
 void timeline_op(struct thread *t, uint32_t name, uint32_t flags, bool framework, const struct opgap_record *r);
 /* First entry of a ring that ends after `time`; count when none. */
 size_t timeline_calls_from(const struct thread *t, uint64_t time);

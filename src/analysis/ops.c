@@ -23,21 +23,14 @@ struct op_row *ops_row(struct analysis *a, unsigned process, enum opgap_op_kind 
   return &a->ops.at[*index - 1];
 }
 
-static uint32_t row_find(struct analysis *a, unsigned process, bool range, uint64_t name_id)
-{
-  uint32_t name = analysis_gid(a, process, name_id);
-  return (uint32_t)(ops_row(a, process, range ? OPGAP_OP_RANGE : OPGAP_OP_TORCH, name) - a->ops.at) + 1;
-}
-
 /* Index + 1 of the row of an op or range, by the name id of the record. */
 static uint32_t row_of(struct analysis *a, unsigned process, bool range, uint64_t name_id)
 {
-  struct name_cache *cache = analysis_name_cache(&a->processes[process], name_id);
-  if (cache == NULL)
-    return row_find(a, process, range, name_id);
-  if (cache->row[range] == 0)
-    cache->row[range] = row_find(a, process, range, name_id);
-  return cache->row[range];
+  struct name_cache *name = analysis_name(a, process, name_id);
+  if (name->row[range] == 0)
+    name->row[range] =
+        (uint32_t)(ops_row(a, process, range ? OPGAP_OP_RANGE : OPGAP_OP_TORCH, name->gid - 1) - a->ops.at) + 1;
+  return name->row[range];
 }
 
 static void place_add(struct op_places *places, uint32_t row, uint32_t text, uint64_t ns)
@@ -58,12 +51,10 @@ void ops_places_free(struct op_places *places)
   VEC_FREE(&places->rows);
 }
 
-/* Records made without stacks hold the empty name, id 0. */
 static void add_place(struct analysis *a, const struct thread *t, uint32_t row, const struct opgap_record *r,
                       uint64_t self_ns)
 {
-  if (r->field[5] != 0)
-    place_add(&a->op_places, row, analysis_gid(a, t->process, r->field[5]), self_ns);
+  place_add(&a->op_places, row, analysis_gid(a, t->process, r->field[5]), self_ns);
 }
 
 /* Ops that ended before this one began are not in it: the range around them ended on another thread.  Where only the
@@ -82,24 +73,22 @@ static void leave_orphans(struct level *l, uint64_t start)
 }
 
 /* Takes what is complete above a depth and has no parent yet, for an op that began at `start`. */
-static struct level take_levels(struct thread *t, unsigned depth, uint64_t start)
+static void take_levels(struct thread *t, unsigned depth, uint64_t start, struct level *sum)
 {
-  struct level sum = {0};
+  *sum = (struct level){0};
   for (unsigned d = depth + 1; d <= t->deepest; d++) {
     struct level *l = &t->levels[d];
     leave_orphans(l, start);
     if (d == depth + 1) {
-      sum = *l;
+      *sum = *l;
     } else { /* orphans: their parent's record was lost */
-      sum.child_ns += l->child_ns;
-      sum.blocked_ns += l->blocked_ns;
-      sum.children += l->children;
+      sum->child_ns += l->child_ns;
+      sum->blocked_ns += l->blocked_ns;
+      sum->children += l->children;
     }
     *l = (struct level){0};
   }
-  if (t->deepest > depth)
-    t->deepest = depth;
-  return sum;
+  t->deepest = depth;
 }
 
 /* An only child of the same name shares its parent's row; what it added is in the parent's figures again. */
@@ -146,12 +135,16 @@ static void leave(struct thread *t, const struct opgap_record *r, uint32_t row, 
 
 void ops_add(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
-  uint64_t ns = r->end_ns - r->start_ns, self_gpu = 0, total_gpu = 0;
-  struct level inside = take_levels(t, r->depth, r->start_ns);
-  uint64_t blocked_ns = inside.blocked_ns < ns ? inside.blocked_ns : ns;
+  uint64_t ns = r->end_ns - r->start_ns, self_gpu = 0, total_gpu = 0, self_ns = ns, blocked_ns = 0;
+  bool holds = t->deepest > r->depth; /* most ops hold nothing */
+  struct level inside;
+  if (holds) {
+    take_levels(t, r->depth, r->start_ns, &inside);
+    blocked_ns = inside.blocked_ns < ns ? inside.blocked_ns : ns;
+    self_ns = ns > inside.child_ns ? ns - inside.child_ns : 0;
+  }
   uint32_t row_index = row_of(a, t->process, r->event == OPGAP_EV_RANGE, r->field[0]);
   gpu_op(a, t, r, &self_gpu, &total_gpu);
-  uint64_t self_ns = ns > inside.child_ns ? ns - inside.child_ns : 0;
   if (a->flame != NULL)
     flame_op(a, t, r, r->event == OPGAP_EV_RANGE ? OPGAP_OP_RANGE : OPGAP_OP_TORCH, self_ns, self_gpu);
   if (!analysis_in_window(a, r->end_ns)) {
@@ -168,9 +161,10 @@ void ops_add(struct analysis *a, struct thread *t, const struct opgap_record *r)
   row->total_gpu_ns += total_gpu;
   row->allocs += r->field[2];
   row->alloc_bytes += r->field[3];
-  if (inside.children == 1 && inside.last_child == row_index)
+  if (holds && inside.children == 1 && inside.last_child == row_index)
     merge_only_child(row, &inside);
-  add_place(a, t, row_index - 1, r, self_ns);
+  if (r->field[5] != 0) /* recorded with stacks */
+    add_place(a, t, row_index - 1, r, self_ns);
 }
 
 /* A range that does not nest: a row with its duration and the GPU time launched inside it, and no self time, because
@@ -184,7 +178,8 @@ void ops_add_free(struct analysis *a, struct thread *t, const struct opgap_recor
   row->calls++;
   row->total_ns += r->end_ns - r->start_ns;
   row->total_gpu_ns += gpu_launched(a, t, r->start_ns, r->end_ns);
-  add_place(a, t, row_index - 1, r, 0);
+  if (r->field[5] != 0)
+    add_place(a, t, row_index - 1, r, 0);
 }
 
 /* One summary row for each (role, kind, name) of the processes included. */

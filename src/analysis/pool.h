@@ -33,7 +33,7 @@ void *opgap_xrealloc(void *block, size_t count, size_t size);
     size_t count, room;                                                                                                \
   }
 #define VEC_PUSH(v)                                                                                                    \
-  ((v)->at = opgap_vec_grow((v)->at, (v)->count, &(v)->room, sizeof *(v)->at),                                         \
+  ((v)->at = (v)->count < (v)->room ? (v)->at : opgap_vec_grow((v)->at, (v)->count, &(v)->room, sizeof *(v)->at),      \
    __builtin_memset(&(v)->at[(v)->count], 0, sizeof *(v)->at), &(v)->at[(v)->count++])
 #define VEC_FREE(v) (free((v)->at), (v)->at = NULL, (v)->count = (v)->room = 0)
 void *opgap_vec_grow(void *at, size_t count, size_t *room, size_t size);

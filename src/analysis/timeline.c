@@ -99,16 +99,16 @@ static bool object_waker(struct analysis *a, const struct thread *t, const struc
 }
 
 void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
-                   uint64_t object, bool named)
+                   uint64_t object, bool named, uint32_t flags)
 {
   struct process *p = &a->processes[t->process];
   if (hook->flags & OPGAP_EVENT_EDGE && !named)
     add_edge(a, edges_make(&p->objects, object, OBJECT_EDGES), t, r);
-  if (named && hook->verb == VERB_WRITE && analysis_name_flags(a, (uint32_t)object) & NAME_PIPE) {
+  if (flags & NAME_PIPE && hook->verb == VERB_WRITE) {
     add_edge(a, edges_make(&a->pipes, object, PIPE_EDGES), t, r);
     ++*opgap_map_put(&a->pipe_writers, object, t->process);
   }
-  if (named && hook->verb == VERB_READ && analysis_name_flags(a, (uint32_t)object) & NAME_PIPE)
+  if (flags & NAME_PIPE && hook->verb == VERB_READ)
     *opgap_map_put(&a->pipe_readers, object, t->process) = 1;
   if (r->start_ns == r->end_ns)
     return;
@@ -137,9 +137,15 @@ void timeline_op(struct thread *t, uint32_t name, uint32_t flags, bool framework
   *op = (struct past_op){r->start_ns, r->end_ns, name};
 }
 
+/* Looks from the back in growing steps first: most askers want what happened just now. */
 #define RING_FROM(r, time)                                                                                             \
   ({                                                                                                                   \
-    size_t low = 0, high = (r)->count;                                                                                 \
+    size_t high = (r)->count, step = 1;                                                                                \
+    while (step < high && RING_AT(r, high - step)->end > (time)) {                                                     \
+      high -= step;                                                                                                    \
+      step *= 2;                                                                                                       \
+    }                                                                                                                  \
+    size_t low = step < high ? high - step : 0;                                                                        \
     while (low < high) {                                                                                               \
       size_t middle = low + (high - low) / 2;                                                                          \
       if (RING_AT(r, middle)->end > (time))                                                                            \
