@@ -73,12 +73,13 @@ void breakdown_op(struct analysis *a, struct thread *t, uint32_t flags, bool fra
 {
   if (a->processes[t->process].main_thread != (unsigned)(t - a->threads))
     return;
-  if (flags & NAME_COMM)
-    add(a, t->process, OPGAP_CLASS_COMMUNICATION, r->start_ns, r->end_ns);
-  else if (flags & NAME_NEXT)
-    add(a, t->process, OPGAP_CLASS_DATALOADER, r->start_ns, r->end_ns);
-  else if (framework || flags & NAME_STEP)
-    add(a, t->process, OPGAP_CLASS_CPU_EXEC, r->start_ns, r->end_ns);
+  if (!framework && !(flags & (NAME_COMM | NAME_NEXT | NAME_STEP)))
+    return;
+  add(a, t->process,
+      flags & NAME_COMM   ? OPGAP_CLASS_COMMUNICATION
+      : flags & NAME_NEXT ? OPGAP_CLASS_DATALOADER
+                          : OPGAP_CLASS_CPU_EXEC,
+      r->start_ns, r->end_ns);
 }
 
 void breakdown_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r)

@@ -244,6 +244,7 @@ static void add_api(struct analysis *a, unsigned process, const struct opgap_rec
   l->name = analysis_gid(a, process, r->field[0]);
   l->kind = (uint8_t)kind_of(analysis_text(a, l->name));
   queue_add(g, queue_of(g, process, l->thread, true), serial);
+  a->launches = true;
   const struct process *p = &a->processes[process];
   const struct thread *t = thread_of(a, process, l->thread);
   if (p->main_thread != UINT32_MAX && t == &a->threads[p->main_thread])
@@ -275,7 +276,7 @@ static struct launch_queue *queue_of_thread(struct gpu_state *g, const struct th
 void gpu_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint64_t *self_ns, uint64_t *total_ns)
 {
   struct gpu_state *g = a->gpu;
-  struct launch_queue *q = g->queues.count ? queue_of_thread(g, t) : NULL;
+  struct launch_queue *q = queue_of_thread(g, t);
   if (q == NULL)
     return;
   while (q->first < q->v.count && !launch_kept(g, q->v.at[q->first]))

@@ -432,6 +432,7 @@ struct analysis {
   uint64_t window_start, window_end;       /* records that ended in (start, end] are summed */
   uint64_t now;
   bool steps_only; /* first pass of --steps */
+  bool launches;   /* some were seen, so that ops may hold some */
 
   VEC(struct op_row) ops;
   struct opgap_map op_index; /* (process << 8 | kind, name) */
@@ -609,7 +610,7 @@ void gpu_open(struct analysis *a);
 void gpu_advance(struct analysis *a, uint64_t now); /* now = UINT64_MAX: to the end */
 /* A record of a built-in GPU event, from any stream. */
 void gpu_record(struct analysis *a, unsigned process, const struct opgap_record *r);
-/* GPU time of what thread t launched in an op: its own (not yet taken by an op inside) and all. */
+/* Only with launches.  GPU time of what thread t launched in an op: its own (not yet taken by an op inside) and all. */
 void gpu_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint64_t *self_ns, uint64_t *total_ns);
 /* GPU time of what thread t launched in an interval. */
 uint64_t gpu_launched(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end);

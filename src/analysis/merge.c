@@ -54,11 +54,8 @@ static void sift(struct lane **heap, size_t count, size_t i)
 /* The earliest end among the lanes that are not first. */
 static uint64_t runner_up(struct lane *const *heap, size_t count)
 {
-  uint64_t end = UINT64_MAX;
-  for (size_t i = 1; i < count && i <= 2; i++)
-    if (heap[i]->end < end)
-      end = heap[i]->end;
-  return end;
+  uint64_t second = count > 1 ? heap[1]->end : UINT64_MAX, third = count > 2 ? heap[2]->end : UINT64_MAX;
+  return second < third ? second : third;
 }
 
 static void order_open(struct order *o, const struct opgap_source *source, const struct merge_input *inputs,

@@ -144,14 +144,14 @@ void ops_add(struct analysis *a, struct thread *t, const struct opgap_record *r)
     self_ns = ns > inside.child_ns ? ns - inside.child_ns : 0;
   }
   uint32_t row_index = row_of(a, t->process, r->event == OPGAP_EV_RANGE, r->field[0]);
-  gpu_op(a, t, r, &self_gpu, &total_gpu);
+  if (a->launches)
+    gpu_op(a, t, r, &self_gpu, &total_gpu);
   if (a->flame != NULL)
     flame_op(a, t, r, r->event == OPGAP_EV_RANGE ? OPGAP_OP_RANGE : OPGAP_OP_TORCH, self_ns, self_gpu);
-  if (!analysis_in_window(a, r->end_ns)) {
-    leave(t, r, 0, blocked_ns, total_gpu);
+  bool in_window = analysis_in_window(a, r->end_ns);
+  leave(t, r, in_window ? row_index : 0, blocked_ns, total_gpu);
+  if (!in_window)
     return;
-  }
-  leave(t, r, row_index, blocked_ns, total_gpu);
   struct op_row *row = &a->ops.at[row_index - 1];
   row->calls++;
   row->self_ns += self_ns;

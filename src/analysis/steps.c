@@ -130,7 +130,7 @@ static void follow_bursts(struct analysis *a, struct thread *t, uint32_t flags, 
 static void follow_outermost(struct analysis *a, struct thread *t, uint32_t name, const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
-  if (r->depth > 0 || p->main_thread != (unsigned)(t - a->threads) || p->outermost.count >= PERIOD_LIMIT)
+  if (p->main_thread != (unsigned)(t - a->threads) || p->outermost.count >= PERIOD_LIMIT)
     return;
   if (steps_source(p) < STEPS_PERIOD) {
     VEC_FREE(&p->outermost);
@@ -225,11 +225,15 @@ void steps_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flag
               const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
-  follow_outermost(a, t, name, r);
-  if (framework && r->depth == 0)
-    follow_bursts(a, t, flags, r);
+  if (r->depth == 0) {
+    follow_outermost(a, t, name, r);
+    if (framework)
+      follow_bursts(a, t, flags, r);
+  }
   if (p->first_op_ns == 0 || r->start_ns < p->first_op_ns)
     p->first_op_ns = r->start_ns;
+  if (flags == 0)
+    return; /* most ops */
   if (flags & (NAME_NEXT | NAME_BACKWARD) && r->end_ns > p->last_split_ns)
     p->last_split_ns = r->end_ns;
   if (flags & NAME_BACKWARD)
