@@ -5,27 +5,17 @@
  *   name() returns the name given (descriptor, RecordFunction); the context makes the round trip and is deleted once
  *   (hidden result, vtable); the object stays inside its buffer and below a bound; where it keeps the sequence number.
  *
- * A wrong guess may crash or hang, so the first run is in a child made by the raw clone system call: no atfork
- * handlers, no exit signal, so neither SIGCHLD nor wait() of the program ever sees it.  The child has one thread and
- * may meet a lock that another thread held at the clone: it then hangs, which says nothing about the layout.  Hence the
- * time limit, kept by the parent, gives "unsure" and one more try.
+ * A wrong guess may crash or hang, so the first run is in a copy of the process (record/probe.h).  One that does not
+ * end says nothing about the layout: "unsure", and one more try.
  */
 #include "frameworks/torch_check.h"
 
-#include <errno.h>
-#include <sched.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 
-#include "record/clock.h"
+#include "record/probe.h"
 #include "record/raw.h"
 #include "record/record.h"
 
-#define TIME_LIMIT_NS 2000000000ull
-#define POLL_NS 200000
 #define OBJECT_LIMIT 1024u /* no RecordFunction is larger (544 bytes in torch 2.x) */
 #define GUARD 4096u        /* untouched bytes on both sides */
 #define PATTERN 0xa5
@@ -157,68 +147,28 @@ static enum finding run_check(const struct opgap_torch_api *api)
   return probe.starts == 1 && probe.ends == 1 ? FOUND_GOOD : FOUND_SCOPE_IGNORED;
 }
 
-/* The probe process: no handler of the program may run in it, no core file, no life after its parent's. */
-static _Noreturn void probe_process(const struct opgap_torch_api *api)
-{
-  opgap_active = 0; /* our own copy: hooks pass through, no session begins */
-  static const struct {
-    unsigned long handler, flags, restorer, mask;
-  } default_action; /* the kernel's struct sigaction; all zero is SIG_DFL */
-  for (int signal_number = 1; signal_number <= 64; signal_number++)
-    opgap_raw6(SYS_rt_sigaction, signal_number, (long)&default_action, 0, 8, 0, 0);
-  opgap_raw6(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0);
-  opgap_raw6(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0, 0);
-  enum finding finding = run_check(api);
-  for (;;)
-    opgap_raw3(SYS_exit_group, (long)finding, 0, 0);
-}
-
-/* Waits for the probe; kills it at the time limit.  False: it did not end by itself. */
-static bool wait_for_probe(long pid, int *status)
-{
-  uint64_t deadline = opgap_clock_ns() + TIME_LIMIT_NS;
-  const long pause[2] = {0, POLL_NS};
-  for (;;) {
-    bool late = opgap_clock_ns() > deadline;
-    if (late)
-      opgap_raw3(SYS_kill, pid, SIGKILL, 0);
-    long waited = opgap_raw6(SYS_wait4, pid, (long)status, __WCLONE | (late ? 0 : WNOHANG), 0, 0, 0);
-    if (waited == pid)
-      return !late;
-    if (waited < 0 && waited != -EINTR)
-      return false;
-    opgap_raw3(SYS_nanosleep, (long)pause, 0, 0);
-  }
-}
-
 static void say(char *reason, size_t size, const char *text)
 {
   reason[0] = 0;
   strncat(reason, text, size - 1);
 }
 
+static int try_check(const void *api)
+{
+  return (int)run_check(api);
+}
+
 static enum opgap_check_result check_in_child(const struct opgap_torch_api *api, char *reason, size_t size)
 {
-  /* no flag and no exit signal: a copy of this process with this one thread */
-  long pid = opgap_raw6(SYS_clone, 0, 0, 0, 0, 0, 0);
-  if (pid == 0)
-    probe_process(api);
-  if (pid < 0) {
-    say(reason, size, "no probe process could be made");
+  int found = opgap_probe(try_check, api);
+  if (found == OPGAP_PROBE_NONE || found == OPGAP_PROBE_LATE) {
+    say(reason, size,
+        found == OPGAP_PROBE_NONE ? "no probe process could be made" : "the self-check did not end in time");
     return OPGAP_CHECK_UNSURE;
   }
-  int status = 0;
-  if (!wait_for_probe(pid, &status)) {
-    say(reason, size, "the self-check did not end in time");
-    return OPGAP_CHECK_UNSURE;
-  }
-  if (!WIFEXITED(status)) {
-    say(reason, size, "the self-check crashed");
-    return OPGAP_CHECK_FAILED;
-  }
-  if (WEXITSTATUS(status) == FOUND_GOOD)
+  if (found == FOUND_GOOD)
     return OPGAP_CHECK_PASSED;
-  say(reason, size, WEXITSTATUS(status) < FOUND_COUNT ? finding_texts[WEXITSTATUS(status)] : "the self-check crashed");
+  say(reason, size, found > 0 && found < FOUND_COUNT ? finding_texts[found] : "the self-check crashed");
   return OPGAP_CHECK_FAILED;
 }
 

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "gpu/buffers.h"
+#include "record/probe.h"
 #include "record/raw.h"
 
 struct opgap_cupti opgap_cupti;
@@ -117,6 +118,20 @@ static void *open_cupti(void)
   return handle;
 }
 
+static int try_version(const void *get_version)
+{
+  uint32_t version = 0;
+  return ((int (*)(uint32_t *))(uintptr_t)get_version)(&version) != CUPTI_OK;
+}
+
+/* Some CUPTIs crash in the first call of all when they cannot initialise: 13.2 calls itself without end where the
+ * driver is not one that it knows.  The program must not pay for that. */
+static bool survives_first_call(const struct opgap_cupti *bound)
+{
+  const void *get_version = (const void *)(uintptr_t)bound->cuptiGetVersion;
+  return opgap_probe(try_version, get_version) != OPGAP_PROBE_CRASHED;
+}
+
 const char *opgap_cupti_bind(void)
 {
   void *handle = open_cupti();
@@ -134,7 +149,11 @@ const char *opgap_cupti_bind(void)
   bound.can_share = bound.can_share && bound.name != NULL;
   CUPTI_SHARED_FUNCTIONS(X)
 #undef X
-  if (bound.cuptiGetVersion(&bound.version) != CUPTI_OK || bound.version < 13)
+  if (opgap_cupti.version == 0 && !survives_first_call(&bound))
+    return "unavailable: CUPTI crashes when it starts (is the driver too old for it?)";
+  if (bound.cuptiGetVersion(&bound.version) != CUPTI_OK)
+    return "unavailable: CUPTI does not start (no working driver)";
+  if (bound.version < 13)
     return "unavailable: CUPTI is older than CUDA 11";
   bound.can_share = bound.can_share && bound.version >= CUPTI_VERSION_SHARED;
   opgap_cupti = bound;

@@ -15,6 +15,7 @@
  *
  * FAKE_CUPTI: words separated by commas
  *   subscribe=N, enable=N   result of cuptiSubscribe, of enabling the kernel kind
+ *   crash                   the first call of all crashes, as CUPTI 13.2's does without a driver that it knows
  *   drop=N                  every Nth record is dropped and counted
  *   bad=N                   every Nth kernel has end 0, every 2Nth start > end
  *   unknown=N               before every Nth record one of a kind nobody knows (200)
@@ -625,6 +626,8 @@ static void check_teardown(const char *function)
 API int cuptiGetVersion(uint32_t *version);
 int cuptiGetVersion(uint32_t *version)
 {
+  if (option("crash") != 0)
+    __builtin_trap();
   *version = VERSION;
   return OK;
 }

@@ -8,6 +8,7 @@ OPGAP_TEST_PYTHON: an interpreter with torch, for the case "where".
 LIBOPGAP: libopgap.so; FAKES: folder of the built fakes; TRACE_DUMP: the record printer; OPGAP: the command.  Exit
 status 1: a case failed.
 """
+import glob
 import json
 import os
 import shutil
@@ -18,6 +19,10 @@ import tempfile
 import time
 
 LIBOPGAP, FAKES, DUMP, OPGAP = map(os.path.abspath, sys.argv[1:5])
+
+
+# a machine that has one is never said to have none
+REAL_GPU = any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl-gpu")))
 
 
 class Record:
@@ -176,7 +181,8 @@ def case_kernels():
 
 def case_status():
     expect(scenario("sync", 1).gpu_status, ["ok"], "with a device")
-    expect(scenario("sync", 1, FAKE_GPU_DEVICES="0").gpu_status, ["no device"], "without a device")
+    expect(scenario("sync", 1, FAKE_GPU_DEVICES="0").gpu_status,
+           ["unavailable: CUPTI reported nothing" if REAL_GPU else "no device"], "without a device")
     expect(scenario("sync", 1, FAKE_CUPTI="enable=35").gpu_status,
            ["unavailable: no permission to profile the GPU (NVreg_RestrictProfilingToAdminUsers)"], "without permission")
     expect(scenario("sync", 1, FAKE_CUPTI="subscribe=39").gpu_status, ["unavailable: another tool holds CUPTI"],
@@ -305,6 +311,44 @@ def case_no_privilege():
     expect(len(run.of("cudaLaunchKernel")), 5, "interposed launches, the one in which CUDA starts among them")
     expect(len(run.of("cudaDeviceSynchronize")), 5, "interposed synchronisations")
     expect(run.err.count("no permission to profile"), 1, "one line on stderr: " + run.err)
+
+
+def case_crashing_cupti():
+    """A CUPTI that crashes in its first call is left alone; the program, its child processes and exit are as ever."""
+    for generation in (12, 13):
+        run = scenario("sync", 5, FAKE_CUPTI="crash", generation=generation)
+        expect(run.out.splitlines()[0], "kernels 5", "the program's output")
+        expect(run.gpu_status, ["unavailable: CUPTI crashes when it starts (is the driver too old for it?)"
+                                if REAL_GPU else "no device"], "status")
+        expect(run.err.count("CUPTI crashes when it starts"), 1, "one line on stderr: " + run.err)
+        expect((calls(run, "cudaLaunchKernel"), calls(run, "cudaDeviceSynchronize")), (5, 5), "interposed calls")
+        expect({r.process for r in run.records}, {0}, "processes in the trace")
+
+
+def case_real_cupti():
+    """NVIDIA's CUPTI libraries, where Python packages brought them, on the fake driver: they cannot work with it, and one
+    of them (13.2) crashes at its first call.  The program runs as without the tracer, which records its calls."""
+    where = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
+    python = os.environ.get("OPGAP_TEST_PYTHON", "")
+    probe = subprocess.run([python or "false", "-c", where], capture_output=True, text=True)
+    found = glob.glob(os.path.join(probe.stdout.strip() or "/nonexistent", "**", "libcupti.so.1[23]"), recursive=True)
+    if not found:
+        print("skipped: no Python package here brings libcupti")
+        sys.exit(77)
+    for library in found:
+        folder = tempfile.mkdtemp(prefix="opgap-cupti-")
+        generation = int(library[-2:])
+        os.symlink(library, os.path.join(folder, os.path.basename(library)))
+        for name in ("libcuda.so.1", "libcudart.so.%d" % generation, "libnccl.so.2"):
+            os.symlink(os.path.join(FAKES, "cuda%d" % generation, name), os.path.join(folder, name))
+        run = scenario("sync", 5, generation=generation, LD_LIBRARY_PATH=folder)
+        shutil.rmtree(folder)
+        expect(run.out.splitlines()[0], "kernels 5", library + ": the program's output")
+        expect(run.gpu_status[0] == "no device" or run.gpu_status[0].startswith("unavailable: CUPTI"), True,
+               library + ": status: %s" % run.gpu_status)
+        expect(run.err.count("no GPU activity: CUPTI"), 1, library + ": one line on stderr: " + run.err)
+        expect((calls(run, "cudaLaunchKernel"), calls(run, "cudaDeviceSynchronize")), (5, 5), library + ": calls")
+        print("        " + library.split("site-packages/")[-1] + ": " + run.err.strip())
 
 
 def case_taken():
