@@ -192,7 +192,7 @@ all_tests()
 # shellcheck disable=SC2086 # a list of words
 install_packages $BUILD_PACKAGES libunwind8 binutils check clang clang-format git python3 python3-venv
 (install_packages g++ sqlite3 perl busybox redis-server redis-tools xz-utils zstd libjemalloc2 libtcmalloc-minimal4 \
-  libmimalloc2.0) || say "programs: some are not installed; their tests are skipped"
+  libmimalloc2.0 python3-pytest) || say "programs: some are not installed; their tests are skipped"
 (install_packages chromium chromium-driver python3-selenium) || say "html: no browser to test pages with; skipped"
 (install_packages valgrind strace) || say "bench: instructions are not counted, strace is no peer"
 (install_packages python3-torch python3-sklearn python3-pil) || say "torch1: skipped, this distribution has no PyTorch"
