@@ -7,6 +7,6 @@ chown nobody other
 chmod 4755 other
 opgap record -- ./other
 echo $?
-printf '#!%s\n' "$PWD/other" >script
+printf '#!./other\n' >script
 chmod +x script
 opgap record -- ./script

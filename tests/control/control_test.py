@@ -329,7 +329,7 @@ def recorder_snapshot(folder):
         job.tell("r 3000")
         time.sleep(0.05)
     stop(job.program.pid)
-    copy = opgap("snapshot", job.trace)[0].split()[-1]
+    copy = opgap("snapshot", job.trace)[0].rstrip("\n").split(" copied to ")[1]
     assert sum(name.endswith(".opgt.older") for name in sizes(copy)) == 1, sizes(copy)
     copied, here = (len(records(trace, "read")) for trace in (copy, job.trace))
     assert 0 < copied == here, (copied, here)
