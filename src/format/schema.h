@@ -1,6 +1,6 @@
 /* The self-description of a trace: which events there are and what their fields mean.
  *
- * Threads: constant data; any context.  Ownership: none.
+ * Threads: any; the rows are constant once they are made, by the first call that asks for them.  Ownership: none.
  *
  * Two tables feed it: events.def (ids 1..63, stable) and hooks.def (ids 64.., numbered per build).  A trace carries
  * the whole table, so a reader trusts the table of the trace and never its own.
@@ -8,6 +8,7 @@
 #ifndef OPGAP_FORMAT_SCHEMA_H
 #define OPGAP_FORMAT_SCHEMA_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define OPGAP_MAX_FIELDS 10
@@ -57,5 +58,7 @@ enum opgap_builtin {
 
 /* The built-in events (ids 1..63); *count receives the number of rows. */
 const struct opgap_event *opgap_schema_builtin(unsigned *count);
+/* Has a built-in event a start and an end?  Any context. */
+bool opgap_schema_is_span(unsigned event);
 
 #endif

@@ -1,19 +1,20 @@
 /* See loaded.h.  Symbols are found through the object's own DT_GNU_HASH table, which every library that GNU ld, gold
  * or lld built in the last fifteen years has. */
 #include "frameworks/loaded.h"
+#include "record/early.h"
 
 #include <elf.h>
 #include <link.h>
 #include <string.h>
 
-static int read_count(struct dl_phdr_info *info, size_t size, void *count)
+OPGAP_EARLY_CODE static int read_count(struct dl_phdr_info *info, size_t size, void *count)
 {
   (void)size;
   *(uint64_t *)count = info->dlpi_adds;
   return 1; /* the same in every entry */
 }
 
-uint64_t opgap_loaded_count(void)
+OPGAP_EARLY_CODE uint64_t opgap_loaded_count(void)
 {
   uint64_t count = 0;
   dl_iterate_phdr(read_count, &count);
@@ -56,7 +57,7 @@ struct search {
   struct opgap_loaded *found;
 };
 
-static int match_file(struct dl_phdr_info *info, size_t size, void *argument)
+OPGAP_EARLY_CODE static int match_file(struct dl_phdr_info *info, size_t size, void *argument)
 {
   (void)size;
   const struct search *search = argument;
@@ -72,7 +73,7 @@ static int match_symbol(struct dl_phdr_info *info, size_t size, void *argument)
   return describe(info, search->found) && opgap_loaded_symbol(search->found, search->wanted) != NULL;
 }
 
-bool opgap_loaded_find(const char *prefix, struct opgap_loaded *found)
+OPGAP_EARLY_CODE bool opgap_loaded_find(const char *prefix, struct opgap_loaded *found)
 {
   struct search search = {prefix, found};
   return dl_iterate_phdr(match_file, &search) == 1;

@@ -14,6 +14,7 @@
 #include "frameworks/torch_check.h"
 #include "frameworks/torch_record.h"
 #include "record/clock.h"
+#include "record/early.h"
 #include "record/raw.h"
 #include "record/record.h"
 #include "record/session.h"
@@ -27,8 +28,8 @@
 #define POLL_TRIES 3u
 
 enum stage { SEARCHING, BUSY, DECIDED };
-static _Atomic uint32_t stage = SEARCHING;
-static _Atomic uint64_t loaded_seen; /* the loader's counter at the last search that found nothing */
+OPGAP_EARLY_DATA static _Atomic uint32_t stage = SEARCHING;
+OPGAP_EARLY_DATA static _Atomic uint64_t loaded_seen; /* the loader's counter at the last search that found nothing */
 static char version[64];
 
 const char *opgap_torch_version(void)
@@ -90,24 +91,24 @@ static bool register_with(const struct opgap_loaded *library, bool late, bool la
 }
 
 /* Ops are asked for, or steps, which torch's ranges tell. */
-static bool needed(void)
+OPGAP_EARLY_CODE static bool needed(void)
 {
   return (opgap_settings->hooks & OPGAP_GROUP_torch) || opgap_settings->schedule.active > 0;
 }
 
-static bool enter(void)
+OPGAP_EARLY_CODE static bool enter(void)
 {
   uint32_t searching = SEARCHING;
   return atomic_load_explicit(&stage, memory_order_relaxed) == SEARCHING &&
          atomic_compare_exchange_strong(&stage, &searching, BUSY);
 }
-static void leave(bool decided)
+OPGAP_EARLY_CODE static void leave(bool decided)
 {
   atomic_store(&stage, decided ? DECIDED : SEARCHING);
 }
 
 /* Looks among the loaded objects, at a moment when they are all initialised. */
-static void search_now(void)
+OPGAP_EARLY_CODE static void search_now(void)
 {
   if (!needed() || !enter())
     return;
@@ -123,10 +124,10 @@ static void search_now(void)
   leave(decided);
 }
 
-void opgap_frameworks_session_started(void)
+OPGAP_EARLY_CODE void opgap_frameworks_session_started(void)
 {
   /* Not in a forked child: it may come from any hook there, and the loader's lock may have been held at the fork. */
-  static bool constructor_done;
+  OPGAP_EARLY_DATA static bool constructor_done;
   if (constructor_done)
     return;
   constructor_done = true;

@@ -38,6 +38,7 @@
 #include "gpu/gpu_clock.h"
 #include "gpu/gpu_state.h"
 #include "record/cuda_calls.h"
+#include "record/early.h"
 #include "record/raw.h"
 #include "record/record.h"
 #include "record/session.h"
@@ -53,7 +54,7 @@
 
 enum life_state { LIFE_ABSENT, LIFE_ATTACHED, LIFE_YIELDED, LIFE_FAILED, LIFE_ENDED };
 
-static _Atomic int life_pid; /* whose `life` is; -pid while that process resets it */
+OPGAP_EARLY_DATA static _Atomic int life_pid; /* whose `life` is; -pid while that process resets it */
 static struct {
   _Atomic int state;     /* enum life_state; written with the lock held */
   _Atomic uint32_t lock; /* tid of the holder; futex */
@@ -71,7 +72,7 @@ static struct {
   _Atomic uint64_t join_by;       /* ns; the other user allows others beside it: join it when it collects, or then */
 } life;
 
-static _Atomic bool started; /* the library was preloaded */
+OPGAP_EARLY_DATA static _Atomic bool started; /* the library was preloaded */
 
 /* ---- lock and process ---- */
 
@@ -525,8 +526,10 @@ void opgap_gpu_poll(void)
     ring();
 }
 
-void opgap_gpu_window(void)
+OPGAP_EARLY_CODE void opgap_gpu_window(void)
 {
+  if (atomic_load_explicit(&life_pid, memory_order_relaxed) == 0)
+    return; /* neither this process nor one that it was forked from has come to CUDA */
   ensure_process();
   if (state_now() != LIFE_ABSENT)
     opgap_gpu_poll();
@@ -609,11 +612,13 @@ void opgap_gpu_foreign_leave(bool holds)
     ring();
 }
 
-void opgap_gpu_start(void)
+OPGAP_EARLY_CODE void opgap_gpu_start(void)
 {
   Dl_info self;
   char path[PATH_MAX]; /* absolute: the program may change its folder before CUDA looks */
   atomic_store_explicit(&started, true, memory_order_relaxed);
+  if (getenv("CUDA_INJECTION64_PATH") && getenv("NVTX_INJECTION64_PATH"))
+    return; /* a child of a traced program has them already */
   if (!dladdr((void *)(uintptr_t)InitializeInjection, &self) || self.dli_fname == NULL ||
       realpath(self.dli_fname, path) == NULL)
     return;

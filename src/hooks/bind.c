@@ -1,8 +1,10 @@
 /* Symbol binding without dlsym, which allocates and locks: a look-up of our own in the objects that the loader has
  * mapped, so that it works before main, in the middle of an allocator's initialisation, and on any thread.
  *
- * Threads   The first binding happens while the process is single-threaded (the loader runs constructors).  Later ones
- *           (a library loaded with dlopen) may run on several threads: they write the same value.
+ * When      All functions at once: before the session begins, in the first hook that needs one, whichever comes first.
+ *           Most short programs (/bin/true) never come to either.
+ * Threads   Any.  One binds all; whoever comes meanwhile (another thread, a signal handler or an IFUNC resolver that
+ *           interrupts the binding) binds the one function that it needs.  Both write the same value.
  * Order     As RTLD_NEXT: the objects after this library in the loader's list, so that another preloaded library or an
  *           allocator behind us gets its turn.  A function found nowhere there is looked for in all objects, because
  *           libraries loaded later, also those with RTLD_LOCAL, may lie anywhere.
@@ -23,19 +25,6 @@ union opgap_reals opgap_real;
 /* ld.so's list of objects.  Weak: its address is NULL until this library is relocated. */
 extern struct r_debug _r_debug __attribute__((weak));
 extern ElfW(Dyn) _DYNAMIC[] OPGAP_HIDDEN;
-
-static const char *const names[OPGAP_SLOT_COUNT] = {
-#define OPGAP_SPAN(group, flags, type, name, ...) #name,
-#define OPGAP_SPAN_AFTER(group, flags, type, name, ...) #name,
-#define OPGAP_POINT(group, flags, type, name, ...) #name,
-#define OPGAP_COUNTED(group, flags, type, name, ...) #name,
-#define OPGAP_CUSTOM(group, flags, type, name, ...) #name,
-#define OPGAP_ALIAS(kind, base, group, type, name, ...) #name,
-#define OPGAP_CUSTOM_ALIAS(base, group, type, name, ...) #name,
-#define OPGAP_BODY(group, type, name, ...) #name,
-#define OPGAP_REAL(type, name, ...) #name,
-#include "hooks/hooks.def"
-};
 
 /* The parts of an object's dynamic section that a look-up needs. */
 struct object {
@@ -179,15 +168,14 @@ static bool is_ours(const struct link_map *map)
   return map->l_ld == _DYNAMIC;
 }
 
-/* Binds every unbound slot from one object. */
-static void bind_from(const struct object *o, const uint32_t *hashes, bool hidden_too)
+/* What a slot is bound to: memcpy's is memmove. */
+static const char *name_bound(unsigned slot)
 {
-  for (unsigned i = 0; i < OPGAP_SLOT_COUNT; i++)
-    if (opgap_real.slot[i] == NULL)
-      opgap_real.slot[i] = object_find(o, names[i], hashes[i], hidden_too);
+  return opgap_slot_name(slot == OPGAP_SLOT_memcpy ? OPGAP_SLOT_memmove : slot);
 }
 
-static void bind_next(const uint32_t *hashes, bool hidden_too)
+/* Binds the unbound ones of slots [first, end) from the objects after this library. */
+static void bind_next(unsigned first, unsigned end, const uint32_t *hashes, bool hidden_too)
 {
   bool after = false;
   for (const struct link_map *map = _r_debug.r_map; map; map = map->l_next) {
@@ -195,7 +183,9 @@ static void bind_next(const uint32_t *hashes, bool hidden_too)
     if (is_ours(map))
       after = true;
     else if (after && object_open(&o, map->l_addr, map->l_ld))
-      bind_from(&o, hashes, hidden_too);
+      for (unsigned i = first; i < end; i++)
+        if (opgap_real.slot[i] == NULL)
+          opgap_real.slot[i] = object_find(&o, name_bound(i), hashes[i - first], hidden_too);
   }
 }
 
@@ -213,24 +203,32 @@ static bool realloc_precedes(void)
   return false;
 }
 
+static bool is_relocated(void)
+{
+  return &_r_debug != NULL && _r_debug.r_map != NULL;
+}
+
+static void bind_range(unsigned first, unsigned end)
+{
+  uint32_t hashes[OPGAP_SLOT_COUNT];
+  for (unsigned i = first; i < end; i++)
+    hashes[i - first] = gnu_hash_of(name_bound(i));
+  bind_next(first, end, hashes, false);
+  bind_next(first, end, hashes, true);
+}
+
 bool opgap_bind_all(void)
 {
   enum { NOT_YET, RUNNING, DONE };
-  static int state;
-  if (state != NOT_YET)
-    return state == DONE;
-  if (&_r_debug == NULL || _r_debug.r_map == NULL)
-    return false;
-  state = RUNNING;
-  uint32_t hashes[OPGAP_SLOT_COUNT];
-  for (unsigned i = 0; i < OPGAP_SLOT_COUNT; i++)
-    hashes[i] = gnu_hash_of(names[i]);
-  bind_next(hashes, false);
-  bind_next(hashes, true);
-  if (opgap_real.memmove)
-    opgap_real.memcpy = opgap_real.memmove;
+  static _Atomic int state;
+  int before = atomic_load_explicit(&state, memory_order_acquire);
+  if (before != NOT_YET || !is_relocated())
+    return before == DONE;
+  if (!atomic_compare_exchange_strong_explicit(&state, &before, RUNNING, memory_order_acquire, memory_order_acquire))
+    return before == DONE;
+  bind_range(0, OPGAP_SLOT_COUNT);
   opgap_realloc_is_ours = !realloc_precedes();
-  state = DONE;
+  atomic_store_explicit(&state, DONE, memory_order_release);
   return true;
 }
 
@@ -276,11 +274,14 @@ void *opgap_find_symbol(const char *name)
 
 bool opgap_bind_slot(unsigned slot)
 {
-  if (!opgap_bind_all())
-    return false;
+  if (!opgap_bind_all()) {
+    if (!is_relocated())
+      return false;
+    bind_range(slot, slot + 1);
+  }
   if (opgap_real.slot[slot] == NULL) {
     int error = errno;
-    opgap_real.slot[slot] = opgap_find_symbol(names[slot]);
+    opgap_real.slot[slot] = opgap_find_symbol(opgap_slot_name(slot));
     errno = error;
   }
   return opgap_real.slot[slot] != NULL;
@@ -301,7 +302,7 @@ void *opgap_find_version(void *_Atomic *slot, const char *name, const char *vers
 int opgap_slot_of(const char *name)
 {
   for (unsigned i = 0; i < OPGAP_SLOT_COUNT; i++)
-    if (same(names[i], name))
+    if (same(opgap_slot_name(i), name))
       return (int)i;
   return -1;
 }

@@ -4,7 +4,8 @@
 
 #include "hooks/hooks.h"
 
-/* Binds all real functions once.  False: this library is not relocated yet, or a binding is under way. */
+/* Binds all real functions once.  False: this library is not relocated yet, or they are being bound: by another thread,
+ * or by what this call interrupts. */
 bool opgap_bind_all(void) OPGAP_HIDDEN;
 /* A function of any loaded object but this library, which then stays loaded; NULL if there is none.  Takes the loader's
  * lock. */

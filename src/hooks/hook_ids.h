@@ -1,4 +1,4 @@
-/* Event ids and counter indices of the hooks, from hooks.def.
+/* Event ids, counter indices and slots of the hooks, from hooks.def.
  *
  * Threads: constants.  Two parts because only rows with a counter are numbered twice.
  */
@@ -24,6 +24,13 @@ enum opgap_hook_counter {
 #define OPGAP_COUNTED(group, flags, type, name, ...) OPGAP_COUNTER_##name,
 #include "hooks/hooks.def"
   OPGAP_COUNTER_COUNT
+};
+
+/* OPGAP_SLOT_name: index of a real function */
+enum opgap_real_slot {
+#define OPGAP_FUNCTION(type, name, params) OPGAP_SLOT_##name,
+#include "hooks/hooks.def"
+  OPGAP_SLOT_COUNT
 };
 
 #endif

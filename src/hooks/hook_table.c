@@ -1,6 +1,7 @@
 #include "hooks/hook_table.h"
 
 #include <assert.h>
+#include <stddef.h>
 
 #include "format/arena.h"
 #include "hooks/hook_ids.h"
@@ -28,26 +29,49 @@ enum {
 #define NAME_OF_cuda "cuda"
 #define NAME_OF_cudart "cuda"
 
-#define OBJECT_CODING(flags) (((flags)&OBJECT_NAME) ? OPGAP_NAME : OPGAP_DELTA)
-#define EVENT(group, flags_, name_, kind_, more)                                                                       \
-  {.id = OPGAP_HOOK_ID_##name_,                                                                                        \
-   .kind = kind_,                                                                                                      \
-   .field_count = 2,                                                                                                   \
-   .flags = OPGAP_EVENT_HOOK | (flags_) | (more),                                                                      \
-   .name = #name_,                                                                                                     \
-   .category = NAME_OF_##group,                                                                                        \
-   .status = "errno",                                                                                                  \
-   .fields = {{"object", OBJECT_CODING(flags_)}, {"value", OPGAP_PLAIN}}},
-
-static const struct opgap_event events[] = {
-#define OPGAP_SPAN(group, flags, type, name, ...) EVENT(group, flags, name, OPGAP_SPAN, 0)
-#define OPGAP_SPAN_AFTER(group, flags, type, name, ...) EVENT(group, flags, name, OPGAP_SPAN, 0)
-#define OPGAP_POINT(group, flags, type, name, ...) EVENT(group, flags, name, OPGAP_INSTANT, 0)
-#define OPGAP_COUNTED(group, flags, type, name, ...)                                                                   \
-  EVENT(group, flags, name, ((flags) & (EDGE | FREE)) ? OPGAP_INSTANT : OPGAP_SPAN, OPGAP_EVENT_COUNTED)
-#define OPGAP_CUSTOM(group, flags, type, name, ...) EVENT(group, flags, name, OPGAP_SPAN, 0)
+/* The tracer carries no pointers to strings: the loader would have to relocate each of them in every process.  So names
+ * stand behind one another, found by their distance from the first, and the rows with pointers are made from them when
+ * somebody wants the schema. */
+static const struct names {
+#define OPGAP_FUNCTION(type, name, params) char name[sizeof #name];
+#include "hooks/hooks.def"
+} names = {
+#define OPGAP_FUNCTION(type, name, params) .name = #name,
 #include "hooks/hooks.def"
 };
+static_assert(sizeof names <= UINT16_MAX, "the names' distances have 16 bits");
+
+static const uint16_t name_at[OPGAP_SLOT_COUNT] = {
+#define OPGAP_FUNCTION(type, name, params) offsetof(struct names, name),
+#include "hooks/hooks.def"
+};
+
+const char *opgap_slot_name(unsigned slot)
+{
+  return (const char *)&names + name_at[slot];
+}
+
+/* A row of the schema without its strings. */
+static const struct row {
+  uint16_t slot;
+  uint8_t kind, flags;
+  char category[8];
+} rows[] = {
+#define ROW(group, flags_, name_, kind_, more)                                                                         \
+  {.slot = OPGAP_SLOT_##name_,                                                                                         \
+   .kind = kind_,                                                                                                      \
+   .flags = OPGAP_EVENT_HOOK | (flags_) | (more),                                                                      \
+   .category = NAME_OF_##group},
+#define OPGAP_SPAN(group, flags, type, name, ...) ROW(group, flags, name, OPGAP_SPAN, 0)
+#define OPGAP_SPAN_AFTER(group, flags, type, name, ...) ROW(group, flags, name, OPGAP_SPAN, 0)
+#define OPGAP_POINT(group, flags, type, name, ...) ROW(group, flags, name, OPGAP_INSTANT, 0)
+#define OPGAP_COUNTED(group, flags, type, name, ...)                                                                   \
+  ROW(group, flags, name, ((flags) & (EDGE | FREE)) ? OPGAP_INSTANT : OPGAP_SPAN, OPGAP_EVENT_COUNTED)
+#define OPGAP_CUSTOM(group, flags, type, name, ...) ROW(group, flags, name, OPGAP_SPAN, 0)
+#include "hooks/hooks.def"
+};
+#define ROWS (sizeof rows / sizeof *rows)
+static_assert(OPGAP_FIRST_HOOK + ROWS == OPGAP_HOOK_ID_end, "one row an event");
 
 static const uint16_t counters[] = {
 #define OPGAP_COUNTED(group, flags, type, name, ...) OPGAP_HOOK_ID_##name,
@@ -70,15 +94,27 @@ static const struct opgap_hook_info infos[] = {
 #define OPGAP_CUSTOM_ALIAS(base, group, type, name, params) INFO(name, group, #base, ALIAS, "")
 #define OPGAP_BODY(group, type, name, params, doc) INFO(name, group, "", BODY, doc)
 #include "hooks/hooks.def"
+#include "record/early.h"
 };
 
 const struct opgap_event *opgap_hook_events(unsigned *count)
 {
-  *count = sizeof events / sizeof *events;
+  static struct opgap_event events[ROWS];
+  for (unsigned i = 0; i < ROWS; i++)
+    events[i] = (struct opgap_event){
+        .id = (uint16_t)(OPGAP_FIRST_HOOK + i),
+        .kind = rows[i].kind,
+        .field_count = 2,
+        .flags = rows[i].flags,
+        .name = opgap_slot_name(rows[i].slot),
+        .category = rows[i].category,
+        .status = "errno",
+        .fields = {{"object", rows[i].flags & OBJECT_NAME ? OPGAP_NAME : OPGAP_DELTA}, {"value", OPGAP_PLAIN}}};
+  *count = ROWS;
   return events;
 }
 
-const uint16_t *opgap_hook_counters(unsigned *count)
+OPGAP_EARLY_CODE const uint16_t *opgap_hook_counters(unsigned *count)
 {
   *count = OPGAP_COUNTER_COUNT;
   return counters;

@@ -1,6 +1,6 @@
 /* The hooks as data: what a trace, `opgap info --hooks` and docs/HOOKS.md need to know of them.  No code of the tracer.
  *
- * Threads: constant data; any context.  Ownership: none.
+ * Threads: constant data; any context, but for opgap_hook_events: one thread at a time.  Ownership: none.
  *
  * What the records of hooks mean (beside schema.h):
  *   counted hooks   the counter holds every call, also those that have a span of their own.  `bytes` is what was asked
@@ -35,10 +35,13 @@ struct opgap_hook_info {
   enum opgap_hook_kind kind;
 };
 
-/* The schema rows of all hooks with an event, ids OPGAP_FIRST_HOOK.. in order. */
+/* The schema rows of all hooks with an event, ids OPGAP_FIRST_HOOK.. in order.  Made by each call, the same each time,
+ * in memory that stays: a process that records nothing does not pay for them. */
 const struct opgap_event *opgap_hook_events(unsigned *count);
 /* The event ids of the counted hooks; index = counter. */
 const uint16_t *opgap_hook_counters(unsigned *count);
+/* The name of a function that the tracer binds (enum opgap_real_slot). */
+const char *opgap_slot_name(unsigned slot);
 /* Every exported hook. */
 const struct opgap_hook_info *opgap_hook_infos(unsigned *count);
 

@@ -7,7 +7,7 @@
  *           2. errno after a hook is what the real function left.
  *           3. Nothing is held across the real call: it may not return (longjmp, exceptions, cancellation), or return
  *              in another process (fork in a signal handler).
- *           4. opgap_active is 0 until all functions are bound, so code behind its test needs no NULL test.
+ *           4. opgap_self gives no thread until all functions are bound, so code that has one needs no NULL test.
  */
 #ifndef OPGAP_HOOKS_HOOKS_H
 #define OPGAP_HOOKS_HOOKS_H
@@ -53,34 +53,11 @@
 #define OPGAP_HIDDEN __attribute__((visibility("hidden")))
 #define OPGAP_EXPORT __attribute__((visibility("default")))
 
-/* OPGAP_SLOT_name: index of a real function */
-enum opgap_real_slot {
-#define OPGAP_SPAN(group, flags, type, name, ...) OPGAP_SLOT_##name,
-#define OPGAP_SPAN_AFTER(group, flags, type, name, ...) OPGAP_SLOT_##name,
-#define OPGAP_POINT(group, flags, type, name, ...) OPGAP_SLOT_##name,
-#define OPGAP_COUNTED(group, flags, type, name, ...) OPGAP_SLOT_##name,
-#define OPGAP_CUSTOM(group, flags, type, name, ...) OPGAP_SLOT_##name,
-#define OPGAP_ALIAS(kind, base, group, type, name, ...) OPGAP_SLOT_##name,
-#define OPGAP_CUSTOM_ALIAS(base, group, type, name, ...) OPGAP_SLOT_##name,
-#define OPGAP_BODY(group, type, name, ...) OPGAP_SLOT_##name,
-#define OPGAP_REAL(type, name, ...) OPGAP_SLOT_##name,
-#include "hooks/hooks.def"
-  OPGAP_SLOT_COUNT
-};
-
 /* The real functions: what the next object after this library defines.  Written once each, by bind.c; NULL before that
  * and for functions that no loaded object defines.  memcpy's is memmove, because old programs overlap. */
 union opgap_reals {
   struct {
-#define OPGAP_SPAN(group, flags, type, name, params, ...) type(*name) params;
-#define OPGAP_SPAN_AFTER(group, flags, type, name, params, ...) type(*name) params;
-#define OPGAP_POINT(group, flags, type, name, params, ...) type(*name) params;
-#define OPGAP_COUNTED(group, flags, type, name, params, ...) type(*name) params;
-#define OPGAP_CUSTOM(group, flags, type, name, params, ...) type(*name) params;
-#define OPGAP_ALIAS(kind, base, group, type, name, params, ...) type(*name) params;
-#define OPGAP_CUSTOM_ALIAS(base, group, type, name, params, ...) type(*name) params;
-#define OPGAP_BODY(group, type, name, params, ...) type(*name) params;
-#define OPGAP_REAL(type, name, params, ...) type(*name) params;
+#define OPGAP_FUNCTION(type, name, params) type(*name) params;
 #include "hooks/hooks.def"
   };
   void *slot[OPGAP_SLOT_COUNT];
@@ -191,7 +168,7 @@ uint32_t opgap_selected_name(int limit, const fd_set *readers, const fd_set *wri
 /* C11 threads have results of their own */
 #define OPGAP_THRD (result == thrd_success ? 0u : result == thrd_timedout ? (uint32_t)ETIMEDOUT : (uint32_t)EINVAL)
 
-/* ---- alloc.c, copy.c: thresholds, constant after the constructor ---- */
+/* ---- alloc.c, copy.c: thresholds, constant after the session has begun ---- */
 
 extern size_t opgap_alloc_threshold OPGAP_HIDDEN; /* 0: every allocation is recorded */
 extern size_t opgap_copy_threshold OPGAP_HIDDEN;
@@ -209,7 +186,8 @@ extern bool opgap_threads OPGAP_HIDDEN;
 
 void opgap_process_prepare(void) OPGAP_HIDDEN; /* constructor */
 void opgap_thread_prepare(void) OPGAP_HIDDEN;  /* constructor */
-/* Called by the core at the end of each session's start, also in forked children. */
+/* Called by the core where each session begins, also in forked children.  begins: false if it cannot begin yet. */
+bool opgap_hooks_session_begins(void);
 void opgap_hooks_session_started(void);
 
 #endif

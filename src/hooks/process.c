@@ -15,12 +15,13 @@
 
 #include "hooks/bind.h"
 #include "record/control.h"
+#include "record/early.h"
 #include "record/raw.h"
 
 extern char **environ;
 
 __thread bool opgap_in_vfork __attribute__((tls_model("initial-exec")));
-static int first_pid; /* of the process that loaded this library */
+OPGAP_EARLY_DATA static int first_pid; /* of the process that loaded this library */
 
 #define OPGAP_BODY(group, type, name, params, ...) type name params;
 #include "hooks/hooks.def"
@@ -398,7 +399,7 @@ OPGAP_EXPORT int daemon(int stays_here, int keeps_output)
 
 static int quick_status;
 
-static void end_session(int status)
+OPGAP_EARLY_CODE static void end_session(int status)
 {
   if (opgap_session_pid() == opgap_raw_getpid() && !opgap_in_vfork)
     opgap_session_end(status);
@@ -409,7 +410,7 @@ static void end_quickly(void)
   end_session(quick_status);
 }
 
-static void end_normally(int status, void *unused)
+OPGAP_EARLY_CODE static void end_normally(int status, void *unused)
 {
   (void)unused;
   end_session(status);
@@ -452,7 +453,7 @@ OPGAP_EXPORT void opgap_quick_exit_2_10(int status)
 }
 #endif
 
-void opgap_process_prepare(void)
+OPGAP_EARLY_CODE void opgap_process_prepare(void)
 {
   first_pid = opgap_raw_getpid();
   if (opgap_settings->children != OPGAP_CHILDREN_ALL && environ)

@@ -83,3 +83,29 @@ int __wrap_dladdr(const void *address, Dl_info *info)
 {
   return OPGAP_BOUND(dladdr) ? opgap_real.dladdr(address, info) : 0; /* not -1: anything but 0 means found */
 }
+
+/* zstd's own trace points are weak references, which the loader would look for in vain in every process. */
+unsigned long long ZSTD_trace_compress_begin(const void *context) OPGAP_HIDDEN;
+unsigned long long ZSTD_trace_compress_begin(const void *context)
+{
+  (void)context;
+  return 0; /* not traced: the end is not called either */
+}
+void ZSTD_trace_compress_end(unsigned long long context, const void *trace) OPGAP_HIDDEN;
+void ZSTD_trace_compress_end(unsigned long long context, const void *trace)
+{
+  (void)context;
+  (void)trace;
+}
+unsigned long long ZSTD_trace_decompress_begin(const void *context) OPGAP_HIDDEN;
+unsigned long long ZSTD_trace_decompress_begin(const void *context)
+{
+  (void)context;
+  return 0;
+}
+void ZSTD_trace_decompress_end(unsigned long long context, const void *trace) OPGAP_HIDDEN;
+void ZSTD_trace_decompress_end(unsigned long long context, const void *trace)
+{
+  (void)context;
+  (void)trace;
+}

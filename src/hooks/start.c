@@ -1,19 +1,31 @@
-/* Start-up: binds the real functions, starts the session, registers the ends.  Runs once, in the constructor, while the
- * process has one thread.  errno is kept. */
+/* Start-up: starts the session and registers the ends, in the constructor, while the process has one thread.  What only
+ * a process that records needs, waits for the session's beginning, which may be the program's first hooked call.  errno
+ * is kept. */
 #include "hooks/bind.h"
+#include "record/early.h"
 
-__attribute__((constructor(101))) static void opgap_start(void)
+/* We link without the compiler's start files, whose code has nothing to do here: no destructors, no transactional
+ * memory, and the library stays loaded.  libc_nonshared.a asks for this one symbol: whose exit handlers a dlclose would
+ * run. */
+extern void *const __dso_handle OPGAP_HIDDEN;
+void *const __dso_handle = NULL;
+
+OPGAP_EARLY_CODE __attribute__((constructor(101))) static void opgap_start(void)
 {
   int error = errno;
-  if (opgap_bind_all()) {
-    unsigned events, counters;
-    const struct opgap_event *rows = opgap_hook_events(&events);
-    const uint16_t *counted = opgap_hook_counters(&counters);
-    opgap_thread_prepare();
-    opgap_session_start(rows, events, counted, counters);
-    opgap_alloc_threshold = opgap_settings->alloc_events ? 0 : opgap_settings->min_alloc;
-    opgap_copy_threshold = opgap_settings->min_copy;
+  unsigned counters;
+  const uint16_t *counted = opgap_hook_counters(&counters);
+  if (opgap_session_start(opgap_hook_events, counted, counters))
     opgap_process_prepare();
-  }
   errno = error;
+}
+
+bool opgap_hooks_session_begins(void)
+{
+  if (!opgap_bind_all())
+    return false;
+  opgap_alloc_threshold = opgap_settings->alloc_events ? 0 : opgap_settings->min_alloc;
+  opgap_copy_threshold = opgap_settings->min_copy;
+  opgap_thread_prepare();
+  return true;
 }

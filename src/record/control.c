@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "record/clock.h"
+#include "record/early.h"
 #include "record/internal.h"
 #include "record/raw.h"
 
@@ -12,9 +13,9 @@
 static _Alignas(OPGAP_CONTROL_BYTES) char active_page[OPGAP_CONTROL_BYTES];
 extern uint32_t opgap_active __attribute__((alias("active_page")));
 
-static struct opgap_control *control; /* the mapped page, NULL: none */
-static bool halted;
-static uint32_t last_open; /* what the schedule wants */
+OPGAP_EARLY_DATA static struct opgap_control *control; /* the mapped page, NULL: none */
+OPGAP_EARLY_DATA static bool halted;
+OPGAP_EARLY_DATA static uint32_t last_open; /* what the schedule wants */
 
 bool opgap_control_mapped(void)
 {
@@ -98,7 +99,7 @@ void opgap_control_attach(void)
   opgap_raw_close(fd);
 }
 
-void opgap_active_open(uint32_t open)
+OPGAP_EARLY_CODE void opgap_active_open(uint32_t open)
 {
   last_open = halted ? 0 : open;
   if (control == NULL) {
@@ -109,7 +110,7 @@ void opgap_active_open(uint32_t open)
   opgap_control_settle(control);
 }
 
-uint32_t opgap_active_halt(void)
+OPGAP_EARLY_CODE uint32_t opgap_active_halt(void)
 {
   uint32_t before = __atomic_load_n(&opgap_active, __ATOMIC_RELAXED);
   halted = true;

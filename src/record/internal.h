@@ -1,7 +1,7 @@
 /* What the files of src/record share.  Not for hooks or bindings.
  *
  * Two kinds of state:
- *   opgap_config  set once by the constructor, constant after, inherited by forked children
+ *   opgap_config  set once by the constructor and the session's beginning, constant after, inherited by forked children
  *   opgap_state   one session; lies in memory that fork wipes, so a child finds phase NONE and starts its own
  */
 #ifndef OPGAP_RECORD_INTERNAL_H
@@ -23,7 +23,8 @@ enum opgap_flusher { OPGAP_FLUSHER_NONE, OPGAP_FLUSHER_RUNS, OPGAP_FLUSHER_STOPS
 
 struct opgap_config {
   struct opgap_settings settings;
-  const struct opgap_event *hooks;
+  const struct opgap_event *(*hook_events)(unsigned *count);
+  const struct opgap_event *hooks; /* NULL until a session begins */
   unsigned hook_count;
   const uint16_t *counter_events;
   unsigned counter_count;
@@ -32,6 +33,7 @@ struct opgap_config {
   char folder[1024]; /* absolute */
   char host[65], boot_id[40], kernel[65];
   char cpu[52];       /* "" but in the trace's first process and its forked children */
+  bool no_tsc;        /* a test wants the other clock */
   char *stack_top;    /* an address near the bottom of the main thread's stack */
   uint32_t groups;    /* what opgap_active is while recording */
   int32_t loader_pid; /* of the process that loaded the tracer; others are forked from it */

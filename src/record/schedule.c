@@ -1,3 +1,4 @@
+#include "record/early.h"
 #include "record/schedule.h"
 
 #include "record/control.h"
@@ -6,11 +7,11 @@
 /* Of src/gpu, when it is built in. */
 __attribute__((weak)) void opgap_gpu_window(void);
 
-static uint64_t opens_ns, closes_ns; /* CLOCK_MONOTONIC; 0: no such limit */
-static _Atomic uint64_t steps;       /* ended so far in this process */
-static _Atomic uint32_t time_open;   /* inside delay and duration */
+OPGAP_EARLY_DATA static uint64_t opens_ns, closes_ns; /* CLOCK_MONOTONIC; 0: no such limit */
+OPGAP_EARLY_DATA static _Atomic uint64_t steps;       /* ended so far in this process */
+OPGAP_EARLY_DATA static _Atomic uint32_t time_open;   /* inside delay and duration */
 
-bool opgap_schedule_has(const struct opgap_schedule *schedule, uint64_t step)
+OPGAP_EARLY_CODE bool opgap_schedule_has(const struct opgap_schedule *schedule, uint64_t step)
 {
   if (schedule->active == 0)
     return true;
@@ -20,7 +21,7 @@ bool opgap_schedule_has(const struct opgap_schedule *schedule, uint64_t step)
   return step % cycle >= (uint64_t)schedule->wait + schedule->warmup;
 }
 
-static void apply(void)
+OPGAP_EARLY_CODE static void apply(void)
 {
   bool on = atomic_load(&time_open) && opgap_schedule_has(&opgap_config.settings.schedule, atomic_load(&steps));
   opgap_active_open(on ? opgap_config.groups : (uint32_t)OPGAP_GROUP_process);
@@ -28,10 +29,10 @@ static void apply(void)
     opgap_gpu_window();
 }
 
-bool opgap_schedule_start(uint32_t groups)
+OPGAP_EARLY_CODE bool opgap_schedule_start(uint32_t groups)
 {
   const struct opgap_settings *settings = &opgap_config.settings;
-  uint64_t now = opgap_clock_ns();
+  uint64_t now = settings->delay_ns || settings->duration_ns ? opgap_clock_ns() : 0;
   opgap_config.groups = groups;
   opens_ns = settings->delay_ns ? now + settings->delay_ns : 0;
   closes_ns = settings->duration_ns ? now + settings->delay_ns + settings->duration_ns : 0;

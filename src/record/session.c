@@ -1,4 +1,5 @@
 /* The life of a session: from the constructor (or a forked child's first hook) to exit.  See session.h. */
+#include "record/early.h"
 #include "record/session.h"
 
 #include <errno.h>
@@ -32,12 +33,13 @@
 #define WIPE_ON_FORK 18   /* MADV_WIPEONFORK */
 #define POPULATE_WRITE 23 /* MADV_POPULATE_WRITE */
 
-struct opgap_config opgap_config;
-static struct opgap_state no_state;
+OPGAP_EARLY_DATA struct opgap_config opgap_config;
+OPGAP_EARLY_DATA static struct opgap_state no_state;
 struct opgap_state *opgap_state = &no_state;
 const struct opgap_settings *opgap_settings = &opgap_config.settings;
 
 /* Provided by other parts when they are built in. */
+__attribute__((weak)) bool opgap_hooks_session_begins(void);
 __attribute__((weak)) void opgap_hooks_session_started(void);
 __attribute__((weak)) void opgap_gpu_start(void);
 __attribute__((weak)) void opgap_gpu_end(void);
@@ -49,7 +51,7 @@ extern char **environ;
 
 /* ---- text ---- */
 
-void opgap_text_string(struct opgap_text *text, const char *string)
+OPGAP_EARLY_CODE void opgap_text_string(struct opgap_text *text, const char *string)
 {
   while (*string && text->at < text->end)
     *text->at++ = *string++;
@@ -544,12 +546,58 @@ static bool begin(struct opgap_state *state, bool forked)
   return true;
 }
 
+static void find_host(void)
+{
+  struct utsname name;
+  if (opgap_raw3(SYS_uname, (long)&name, 0, 0) < 0)
+    strcpy(name.nodename, "host");
+  struct opgap_text text = {opgap_config.host, opgap_config.host + sizeof opgap_config.host - 1};
+  for (const char *p = name.nodename; *p; p++) {
+    bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || *p == '.';
+    char one[2] = {plain ? *p : '_', 0};
+    opgap_text_string(&text, one);
+  }
+  if (text.at == opgap_config.host)
+    opgap_text_string(&text, "host");
+  struct opgap_text kernel = {opgap_config.kernel, opgap_config.kernel + sizeof opgap_config.kernel - 1};
+  opgap_text_string(&kernel, name.release);
+  size_t n = opgap_raw_slurp("/proc/sys/kernel/random/boot_id", opgap_config.boot_id, sizeof opgap_config.boot_id);
+  while (n > 0 && opgap_config.boot_id[n - 1] == '\n')
+    opgap_config.boot_id[--n] = 0;
+}
+
+/* End of the counters from `first` on whose hooks have a flag. */
+static unsigned counters_end(unsigned first, unsigned flag)
+{
+  while (first < opgap_config.counter_count &&
+         opgap_config.hooks[opgap_config.counter_events[first] - OPGAP_FIRST_HOOK].flags & flag)
+    first++;
+  return first;
+}
+
+/* What a session needs to know and a process without one does not.  A forked child has it from its parent. */
+static void learn_surroundings(void)
+{
+  if (opgap_config.hooks)
+    return;
+  opgap_config.hooks = opgap_config.hook_events(&opgap_config.hook_count);
+  opgap_config.alloc_end = counters_end(0, OPGAP_EVENT_ALLOC);
+  opgap_config.free_end = counters_end(opgap_config.alloc_end, OPGAP_EVENT_FREE);
+  opgap_clock_select(opgap_config.no_tsc);
+  find_host();
+}
+
 bool opgap_session_begin(void)
 {
   struct opgap_state *before = opgap_state;
   uint32_t none = OPGAP_PHASE_NONE;
   if (!atomic_compare_exchange_strong(&before->phase, &none, OPGAP_PHASE_STARTING))
     return false;
+  if (opgap_hooks_session_begins && !opgap_hooks_session_begins()) {
+    atomic_store(&before->phase, OPGAP_PHASE_NONE);
+    return false;
+  }
+  learn_surroundings();
   struct opgap_state *state = new_state();
   if (state == NULL)
     return false;
@@ -587,30 +635,10 @@ bool opgap_session_begin(void)
   return true;
 }
 
-static const char *get_environment(const char *name, void *unused)
+OPGAP_EARLY_CODE static const char *get_environment(const char *name, void *unused)
 {
   (void)unused;
   return getenv(name);
-}
-
-static void find_host(void)
-{
-  struct utsname name;
-  if (opgap_raw3(SYS_uname, (long)&name, 0, 0) < 0)
-    strcpy(name.nodename, "host");
-  struct opgap_text text = {opgap_config.host, opgap_config.host + sizeof opgap_config.host - 1};
-  for (const char *p = name.nodename; *p; p++) {
-    bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || *p == '.';
-    char one[2] = {plain ? *p : '_', 0};
-    opgap_text_string(&text, one);
-  }
-  if (text.at == opgap_config.host)
-    opgap_text_string(&text, "host");
-  struct opgap_text kernel = {opgap_config.kernel, opgap_config.kernel + sizeof opgap_config.kernel - 1};
-  opgap_text_string(&kernel, name.release);
-  size_t n = opgap_raw_slurp("/proc/sys/kernel/random/boot_id", opgap_config.boot_id, sizeof opgap_config.boot_id);
-  while (n > 0 && opgap_config.boot_id[n - 1] == '\n')
-    opgap_config.boot_id[--n] = 0;
 }
 
 /* Once a trace: cpuid leaves a virtual machine, for some ten microseconds each time. */
@@ -666,7 +694,7 @@ static void default_folder_name(char *name, size_t size)
 
 /* The folder of the trace: the one that a parent or `opgap record` hands down, or a new one.  first: this process is
  * the trace's first one, as a slash behind the folder says when it comes from `opgap record`. */
-static bool find_folder(bool *first)
+OPGAP_EARLY_CODE static bool find_folder(bool *first)
 {
   static bool said;
   const char *session = getenv("OPGAP_SESSION");
@@ -676,7 +704,8 @@ static bool find_folder(bool *first)
       opgap_raw6(SYS_newfstatat, AT_FDCWD, (long)session, (long)&info, 0, 0, 0) == 0 && S_ISDIR(info.st_mode)) {
     size_t length = strlen(session);
     *first = length > 1 && session[length - 1] == '/';
-    memcpy(opgap_config.folder, session, length + 1);
+    struct opgap_text text = {opgap_config.folder, opgap_config.folder + sizeof opgap_config.folder - 1};
+    opgap_text_string(&text, session);
     if (*first) {
       opgap_config.folder[length - 1] = 0;
       setenv("OPGAP_SESSION", opgap_config.folder, 1);
@@ -698,22 +727,17 @@ static bool find_folder(bool *first)
   return false;
 }
 
-/* End of the counters from `first` on whose hooks have a flag. */
-static unsigned counters_end(unsigned first, unsigned flag)
-{
-  while (first < opgap_config.counter_count &&
-         opgap_config.hooks[opgap_config.counter_events[first] - OPGAP_FIRST_HOOK].flags & flag)
-    first++;
-  return first;
-}
-
-static bool read_settings(void)
+OPGAP_EARLY_CODE static bool read_settings(void)
 {
   static bool said, said_unknown;
   char message[OPGAP_SETTING_MESSAGE_MAX];
+  if (environ == NULL || !opgap_settings_any(environ)) {
+    opgap_settings_default(&opgap_config.settings);
+    return true;
+  }
   if (opgap_settings_parse(&opgap_config.settings, get_environment, NULL, message, sizeof message) > 0)
     opgap_notice(&said, "%s", message);
-  const char *unknown = environ ? opgap_settings_unknown(environ) : NULL;
+  const char *unknown = opgap_settings_unknown(environ);
   if (unknown)
     opgap_notice(&said_unknown, "unknown setting %s: ignored", unknown);
   return !opgap_config.settings.off;
@@ -722,36 +746,34 @@ static bool read_settings(void)
 /* Many programs that a program starts are over before they do anything to be recorded (/bin/true).  They cost nothing,
  * and leave no file, because their session begins with their first hook, as a forked child's does; unless a setting
  * needs it earlier.  The trace's first process always has a session, so that there is a trace. */
-static bool can_wait(void)
+OPGAP_EARLY_CODE static bool can_wait(void)
 {
   const struct opgap_settings *settings = &opgap_config.settings;
   return !settings->alloc_events && settings->schedule.active == 0 && settings->delay_ns == 0 &&
          settings->duration_ns == 0 && settings->control == OPGAP_CONTROL_OFF;
 }
 
-void opgap_session_start(const struct opgap_event *hook_events, unsigned hook_count, const uint16_t *counter_events,
-                         unsigned counter_count)
+OPGAP_EARLY_CODE bool opgap_session_start(const struct opgap_event *(*hook_events)(unsigned *count),
+                                          const uint16_t *counter_events, unsigned counter_count)
 {
   struct opgap_cell *before = opgap_cell;
   opgap_cell = &opgap_tool_cell;
-  opgap_config.hooks = hook_events;
-  opgap_config.hook_count = hook_count;
+  opgap_config.hook_events = hook_events;
   opgap_config.counter_events = counter_events;
   opgap_config.counter_count = counter_count < OPGAP_MAX_COUNTERS ? counter_count : OPGAP_MAX_COUNTERS;
   opgap_config.stack_top = (char *)__builtin_frame_address(0);
-  opgap_config.alloc_end = counters_end(0, OPGAP_EVENT_ALLOC);
-  opgap_config.free_end = counters_end(opgap_config.alloc_end, OPGAP_EVENT_FREE);
   bool on = false, first;
   if (getauxval(AT_SECURE) == 0 && read_settings()) {
     const char *clock = getenv("OPGAP_TEST_CLOCK");
-    opgap_clock_select(clock && strcmp(clock, "monotonic") == 0);
-    find_host();
+    opgap_config.no_tsc = clock && strcmp(clock, "monotonic") == 0;
     on = find_folder(&first);
     if (on && first)
       find_cpu();
   }
   opgap_config.loader_pid = opgap_raw_getpid();
   bool waits = on && !first && can_wait();
+  if (opgap_config.settings.stacks != OPGAP_STACKS_OFF)
+    learn_surroundings(); /* below, the clock is measured */
   if (waits && opgap_frameworks_session_started)
     opgap_frameworks_session_started();
   if (on && (waits || opgap_session_begin())) {
@@ -765,12 +787,13 @@ void opgap_session_start(const struct opgap_event *hook_events, unsigned hook_co
     need_flusher |= opgap_schedule_start(opgap_config.groups); /* last: from here on hooks record */
     if (need_flusher)
       opgap_session_threads();
-    return;
+    return true;
   }
   opgap_cell = before;
+  return false;
 }
 
-int opgap_session_pid(void)
+OPGAP_EARLY_CODE int opgap_session_pid(void)
 {
   return opgap_state->pid;
 }
@@ -881,7 +904,7 @@ void opgap_session_goes_on(void)
     atomic_store(&state->arena->end, OPGAP_ARENA_RUNNING);
 }
 
-void opgap_session_end(int exit_status)
+OPGAP_EARLY_CODE void opgap_session_end(int exit_status)
 {
   struct opgap_state *state = opgap_state;
   uint32_t running = OPGAP_PHASE_RUNNING;

@@ -16,10 +16,11 @@
 
 struct opgap_event;
 
-/* Reads the settings and starts tracing this process.  hook_events: the schema rows of the hooks, ids 64...
+/* Reads the settings and starts tracing this process; true: it is traced.  hook_events: gives the schema rows of the
+ * hooks, ids 64..., when the session begins.
  * counter_events: the event of each counter; those with OPGAP_EVENT_ALLOC first, then those with OPGAP_EVENT_FREE.
- * Called once by the constructor after all hooks are bound; sets opgap_active last. */
-void opgap_session_start(const struct opgap_event *hook_events, unsigned hook_count, const uint16_t *counter_events,
+ * Called once by the constructor; sets opgap_active last.  The session may begin later, in the first hook. */
+bool opgap_session_start(const struct opgap_event *(*hook_events)(unsigned *count), const uint16_t *counter_events,
                          unsigned counter_count);
 /* The program is about to create a thread: starts the flusher if it does not run.  Not async-signal-safe. */
 void opgap_session_threads(void);

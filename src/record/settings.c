@@ -1,17 +1,33 @@
+#include "record/early.h"
 #include "record/settings.h"
+
+#include <assert.h>
 
 #include "record/record.h" /* enum opgap_group */
 
 const struct opgap_setting opgap_setting_table[] = {
-#define OPGAP_SETTING(member, env, flag, type, default_, value, help)                                                  \
-  {env, flag, OPGAP_SETTING_##type, offsetof(struct opgap_settings, member), default_, value, help},
+#define OPGAP_SETTING(member, env_, flag_, type_, default_, value_, help_)                                             \
+  {.env = env_,                                                                                                        \
+   .flag = flag_,                                                                                                      \
+   .standard = default_,                                                                                               \
+   .value = value_,                                                                                                    \
+   .type = OPGAP_SETTING_##type_,                                                                                      \
+   .offset = offsetof(struct opgap_settings, member),                                                                  \
+   .help = help_},
 #include "record/settings.def"
 #undef OPGAP_SETTING
 };
 const unsigned opgap_setting_count = sizeof opgap_setting_table / sizeof *opgap_setting_table;
 
+/* C would cut a string's NUL without a word. */
+#define FITS(text, member) static_assert(sizeof(text) <= sizeof(((struct opgap_setting *)0)->member), text);
+#define OPGAP_SETTING(member, env_, flag_, type_, default_, value_, help_)                                             \
+  FITS(env_, env) FITS(flag_, flag) FITS(default_, standard) FITS(value_, value) FITS(help_, help)
+#include "record/settings.def"
+#undef OPGAP_SETTING
+
 static const struct {
-  const char *name;
+  char name[8];
   uint32_t mask;
 } groups[] = {
     {"alloc", OPGAP_GROUP_alloc}, {"copy", OPGAP_GROUP_copy},   {"io", OPGAP_GROUP_io},
@@ -26,7 +42,7 @@ struct span {
   const char *at, *end;
 };
 
-static size_t length_of(const char *s)
+OPGAP_EARLY_CODE static size_t length_of(const char *s)
 {
   size_t n = 0;
   while (s[n] != '\0')
@@ -34,12 +50,12 @@ static size_t length_of(const char *s)
   return n;
 }
 
-static struct span span_of(const char *s)
+OPGAP_EARLY_CODE static struct span span_of(const char *s)
 {
   return (struct span){s, s + length_of(s)};
 }
 
-static bool equal(struct span s, const char *word)
+OPGAP_EARLY_CODE static bool equal(struct span s, const char *word)
 {
   for (; s.at < s.end; s.at++, word++) {
     if (*s.at != *word) /* also at the word's NUL, which no span contains */
@@ -49,7 +65,7 @@ static bool equal(struct span s, const char *word)
 }
 
 /* Splits off what stands before the first separator.  False when nothing is left; "a," gives "a" and "". */
-static bool next_part(struct span *rest, char separator, struct span *part)
+OPGAP_EARLY_CODE static bool next_part(struct span *rest, char separator, struct span *part)
 {
   if (rest->at == NULL)
     return false;
@@ -88,7 +104,7 @@ static void put_value(struct writer *w, const char *value)
 
 /* Values.  Each parser returns NULL, or what is wrong; it writes its result only on success. */
 
-static const char *parse_digits(struct span *s, uint64_t *result)
+OPGAP_EARLY_CODE static const char *parse_digits(struct span *s, uint64_t *result)
 {
   uint64_t n = 0;
   if (s->at == s->end || *s->at < '0' || *s->at > '9')
@@ -103,7 +119,7 @@ static const char *parse_digits(struct span *s, uint64_t *result)
   return NULL;
 }
 
-static unsigned unit_shift(char unit)
+OPGAP_EARLY_CODE static unsigned unit_shift(char unit)
 {
   switch (unit) {
   case 'K':
@@ -120,7 +136,7 @@ static unsigned unit_shift(char unit)
   }
 }
 
-static const char *parse_bytes(struct span s, uint64_t *result)
+OPGAP_EARLY_CODE static const char *parse_bytes(struct span s, uint64_t *result)
 {
   uint64_t n;
   const char *wrong = parse_digits(&s, &n);
@@ -137,7 +153,7 @@ static const char *parse_bytes(struct span s, uint64_t *result)
   return NULL;
 }
 
-static const char *parse_buffer(struct span s, uint64_t *result)
+OPGAP_EARLY_CODE static const char *parse_buffer(struct span s, uint64_t *result)
 {
   uint64_t n;
   const char *wrong = parse_bytes(s, &n);
@@ -152,7 +168,7 @@ static const char *parse_buffer(struct span s, uint64_t *result)
 }
 
 /* Decimal seconds to ns; digits below a nanosecond are dropped. */
-static const char *parse_seconds(struct span s, uint64_t *result)
+OPGAP_EARLY_CODE static const char *parse_seconds(struct span s, uint64_t *result)
 {
   uint64_t seconds = 0, ns = 0;
   bool fraction_only = s.at < s.end && *s.at == '.'; /* ".5" */
@@ -174,7 +190,7 @@ static const char *parse_seconds(struct span s, uint64_t *result)
   return NULL;
 }
 
-static bool same(struct span a, struct span b)
+OPGAP_EARLY_CODE static bool same(struct span a, struct span b)
 {
   while (a.at < a.end && b.at < b.end && *a.at == *b.at)
     a.at++, b.at++;
@@ -182,7 +198,7 @@ static bool same(struct span a, struct span b)
 }
 
 /* Index of the word among "a|b|c". */
-static const char *parse_choice(struct span s, const char *words, uint32_t *result)
+OPGAP_EARLY_CODE static const char *parse_choice(struct span s, const char *words, uint32_t *result)
 {
   struct span rest = span_of(words), word;
   for (uint32_t i = 0; next_part(&rest, '|', &word); i++) {
@@ -195,7 +211,7 @@ static const char *parse_choice(struct span s, const char *words, uint32_t *resu
 }
 
 /* The bits of one word of "none|one,other|all". */
-static bool word_bits(struct span s, const char *words, uint32_t *bits)
+OPGAP_EARLY_CODE static bool word_bits(struct span s, const char *words, uint32_t *bits)
 {
   struct span rest = span_of(words), none, names = {NULL, NULL}, word;
   uint32_t all = 0;
@@ -214,7 +230,7 @@ static bool word_bits(struct span s, const char *words, uint32_t *bits)
   return *bits != 0;
 }
 
-static const char *parse_words(struct span s, const char *words, uint32_t *result)
+OPGAP_EARLY_CODE static const char *parse_words(struct span s, const char *words, uint32_t *result)
 {
   uint32_t mask = 0, bits;
   struct span word;
@@ -227,7 +243,7 @@ static const char *parse_words(struct span s, const char *words, uint32_t *resul
   return NULL;
 }
 
-static uint32_t group_mask(struct span name)
+OPGAP_EARLY_CODE static uint32_t group_mask(struct span name)
 {
   uint32_t all = 0;
   for (unsigned i = 0; i < GROUP_COUNT; i++) {
@@ -239,7 +255,7 @@ static uint32_t group_mask(struct span name)
 }
 
 /* From left to right: NAME adds, -NAME takes away; a list that begins with -NAME starts from all. */
-static const char *parse_groups(struct span s, uint32_t *result)
+OPGAP_EARLY_CODE static const char *parse_groups(struct span s, uint32_t *result)
 {
   uint32_t mask = s.at < s.end && *s.at == '-' ? group_mask(span_of("all")) : 0;
   struct span name;
@@ -299,7 +315,7 @@ static const char *parse_schedule(struct span s, struct opgap_schedule *result)
   return NULL;
 }
 
-static const char *parse_path(struct span s, char *result)
+OPGAP_EARLY_CODE static const char *parse_path(struct span s, char *result)
 {
   if (s.end - s.at >= (ptrdiff_t)OPGAP_SETTING_PATH_MAX)
     return "path too long";
@@ -311,7 +327,8 @@ static const char *parse_path(struct span s, char *result)
   return NULL;
 }
 
-static const char *parse_value(const struct opgap_setting *setting, const char *value, struct opgap_settings *s)
+OPGAP_EARLY_CODE static const char *parse_value(const struct opgap_setting *setting, const char *value,
+                                                struct opgap_settings *s)
 {
   char *member = (char *)s + setting->offset;
   struct span text = span_of(value);
@@ -405,7 +422,7 @@ const struct opgap_setting *opgap_setting_find(const char *name, size_t length)
   return NULL;
 }
 
-void opgap_settings_default(struct opgap_settings *s)
+OPGAP_EARLY_CODE void opgap_settings_default(struct opgap_settings *s)
 {
   s->out[0] = '\0';
   s->schedule = (struct opgap_schedule){0, 0, 0, 0};
@@ -462,7 +479,7 @@ int opgap_settings_set(struct opgap_settings *s, const char *name, const char *v
   return 1;
 }
 
-static bool starts_with(struct span s, const char *prefix)
+OPGAP_EARLY_CODE static bool starts_with(struct span s, const char *prefix)
 {
   for (; *prefix != '\0'; prefix++, s.at++) {
     if (s.at == s.end || *s.at != *prefix)
@@ -471,12 +488,33 @@ static bool starts_with(struct span s, const char *prefix)
   return true;
 }
 
+/* Before the entry is looked at as a whole: an environment can be long. */
+OPGAP_EARLY_CODE static bool is_ours(const char *entry)
+{
+  for (const char *prefix = "OPGAP_"; *prefix != '\0'; prefix++, entry++) {
+    if (*entry != *prefix)
+      return false;
+  }
+  return true;
+}
+
+OPGAP_EARLY_CODE bool opgap_settings_any(char *const *environment)
+{
+  for (; *environment != NULL; environment++) {
+    if (is_ours(*environment) && !starts_with(span_of(*environment), "OPGAP_SESSION="))
+      return true;
+  }
+  return false;
+}
+
 const char *opgap_settings_unknown(char *const *environment)
 {
   for (; *environment != NULL; environment++) {
+    if (!is_ours(*environment))
+      continue;
     struct span entry = span_of(*environment), name;
     next_part(&entry, '=', &name);
-    if (!starts_with(name, "OPGAP_") || starts_with(name, "OPGAP_TEST_") || equal(name, "OPGAP_SESSION"))
+    if (starts_with(name, "OPGAP_TEST_") || equal(name, "OPGAP_SESSION"))
       continue;
     if (opgap_setting_find(name.at, (size_t)(name.end - name.at)) == NULL)
       return *environment;

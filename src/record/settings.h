@@ -63,13 +63,14 @@ struct opgap_settings {
 #undef OPGAP_SETTING
 };
 
-/* A row of settings.def. */
+/* A row of settings.def.  Arrays, not pointers: the loader would have to relocate those in every traced process. */
 struct opgap_setting {
-  const char *env, *flag; /* "OPGAP_OUT", "out" */
-  enum opgap_setting_type type;
-  uint16_t offset;          /* of the member in struct opgap_settings */
-  const char *standard;     /* default value as text, "" for none */
-  const char *value, *help; /* placeholder and one line for --help */
+  char env[24], flag[16]; /* "OPGAP_OUT", "out" */
+  char standard[8];       /* default value as text, "" for none */
+  char value[40];         /* placeholder for --help; of CHOICE and SWITCH: what is allowed */
+  uint8_t type;           /* enum opgap_setting_type */
+  uint16_t offset;        /* of the member in struct opgap_settings */
+  char help[128];         /* one line for --help */
 };
 extern const struct opgap_setting opgap_setting_table[];
 extern const unsigned opgap_setting_count;
@@ -89,6 +90,8 @@ int opgap_settings_parse(struct opgap_settings *s, const char *(*get)(const char
  */
 int opgap_settings_set(struct opgap_settings *s, const char *name, const char *value, char *message, size_t size);
 
+/* Does a NULL-terminated list of "NAME=value" hold any setting?  Else all have their defaults. */
+bool opgap_settings_any(char *const *environment);
 /* The first of a NULL-terminated list of "NAME=value" that looks like a setting (OPGAP_...) and is none; else NULL.
  * Not complained about: OPGAP_SESSION, which hands the trace folder down, and OPGAP_TEST_*. */
 const char *opgap_settings_unknown(char *const *environment);

@@ -1,3 +1,4 @@
+#include "record/early.h"
 #include "record/stacks.h"
 
 #include <dlfcn.h>
@@ -182,9 +183,11 @@ static bool load_unwinder(void)
   return true;
 }
 
-void opgap_stacks_start(void)
+OPGAP_EARLY_CODE void opgap_stacks_start(void)
 {
   uint32_t wanted = opgap_config.settings.stacks;
+  if (wanted == OPGAP_STACKS_OFF)
+    return;
   want_python = (wanted == OPGAP_STACKS_PYTHON || wanted == OPGAP_STACKS_BOTH) && opgap_python_frames != NULL;
   want_native = (wanted == OPGAP_STACKS_NATIVE || wanted == OPGAP_STACKS_BOTH) && load_unwinder();
   if (!want_native && !want_python)

@@ -242,16 +242,9 @@ void opgap_emit(unsigned event, uint32_t status, uint64_t start, uint64_t end, c
   struct opgap_thread *thread = opgap_self();
   if (thread == NULL)
     return;
-  bool span = false;
-  unsigned rows;
-  const struct opgap_event *builtin = opgap_schema_builtin(&rows);
-  if (event >= OPGAP_FIRST_HOOK)
-    span = event - OPGAP_FIRST_HOOK < opgap_config.hook_count &&
-           opgap_config.hooks[event - OPGAP_FIRST_HOOK].kind == OPGAP_SPAN;
-  else
-    for (unsigned i = 0; i < rows; i++)
-      if (builtin[i].id == event)
-        span = builtin[i].kind == OPGAP_SPAN;
+  bool span = event < OPGAP_FIRST_HOOK ? opgap_schema_is_span(event)
+                                       : event - OPGAP_FIRST_HOOK < opgap_config.hook_count &&
+                                             opgap_config.hooks[event - OPGAP_FIRST_HOOK].kind == OPGAP_SPAN;
   unsigned words = (span ? 3 : 2) + count;
   struct opgap_cell *cell = opgap_cell;
   uint64_t *w = opgap_reserve(cell, words);

@@ -79,9 +79,15 @@ static void remove_folder(void)
   ck_assert_int_eq(system(command), 0);
 }
 
+static const struct opgap_event *hook_events(unsigned *count)
+{
+  *count = sizeof hooks / sizeof *hooks;
+  return hooks;
+}
+
 static void start(void)
 {
-  opgap_session_start(hooks, 4, counters, 3);
+  opgap_session_start(hook_events, counters, 3);
   if (opgap_active == 0)
     _exit(99);
 }
@@ -584,7 +590,7 @@ END_TEST
 static void body_schedule(void)
 {
   setenv("OPGAP_SCHEDULE", "wait=1,warmup=0,active=2,repeat=1", 1);
-  opgap_session_start(hooks, 4, counters, 3);
+  opgap_session_start(hook_events, counters, 3);
   for (uint64_t step = 0, number = 0; step < 6; step++) {
     if (opgap_active & OPGAP_GROUP_io)
       call(number++);
