@@ -70,7 +70,7 @@ struct opgap_setting {
   char value[40];         /* placeholder for --help; of CHOICE and SWITCH: what is allowed */
   uint8_t type;           /* enum opgap_setting_type */
   uint16_t offset;        /* of the member in struct opgap_settings */
-  char help[128];         /* one line for --help */
+  char help[192];         /* one line for --help */
 };
 extern const struct opgap_setting opgap_setting_table[];
 extern const unsigned opgap_setting_count;
