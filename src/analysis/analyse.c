@@ -258,6 +258,9 @@ static void add_life(struct analysis *a, struct thread *t, const struct opgap_re
   case OPGAP_EV_PROBE:
     add_notice(a, t, r);
     break;
+  case OPGAP_EV_MODULE:
+    locks_module(a, t->process, r);
+    break;
   case OPGAP_EV_MEMORY:
     memory_sample(a, t->process, r);
     break;
@@ -497,6 +500,7 @@ static void free_process(struct process *p)
   }
   VEC_FREE(&p->outermost);
   VEC_FREE(&p->updates);
+  VEC_FREE(&p->modules);
 }
 
 /* Releases all but the pool, which is the summary's. */

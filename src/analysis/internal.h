@@ -178,6 +178,12 @@ struct update {
   bool fetched;       /* a batch was fetched since the one before */
 };
 
+/* A file that was mapped (MODULE); its address in memory is that in the file + bias. */
+struct mapped_module {
+  uint32_t path, build_id; /* gid */
+  uint64_t bias;
+};
+
 /* Allocations, all of them when every one is recorded, else those inside ops. */
 struct churn {
   uint64_t count, bytes;
@@ -255,11 +261,12 @@ struct process {
   struct name_cache uncached; /* the latest name whose id is too large for `names` */
   unsigned main_thread;       /* index into threads, UINT32_MAX if none */
   unsigned thread_count;
-  struct edge_table objects; /* by address */
-  struct opgap_map pthreads; /* (low half of the pthread_t, 0) -> thread + 1 */
-  struct opgap_map tids;     /* (tid, 0) -> thread + 1, the latest */
-  uint64_t throttled_ns;     /* of its cgroup, newest sample */
-  uint64_t gil[4];           /* condition variables that look like the GIL's */
+  struct edge_table objects;         /* by address */
+  VEC(struct mapped_module) modules; /* with OPGAP_STACKS=native */
+  struct opgap_map pthreads;         /* (low half of the pthread_t, 0) -> thread + 1 */
+  struct opgap_map tids;             /* (tid, 0) -> thread + 1, the latest */
+  uint64_t throttled_ns;             /* of its cgroup, newest sample */
+  uint64_t gil[4];                   /* condition variables that look like the GIL's */
   unsigned gil_count;
   uint64_t steps_seen, backwards, ops;
   bool scheduled;        /* OPGAP_SCHEDULE is set */
@@ -517,6 +524,7 @@ const char *files_verb(enum verb verb);
 
 /* locks.c */
 void locks_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
+void locks_module(struct analysis *a, unsigned process, const struct opgap_record *r);
 void locks_finish(struct analysis *a);
 
 /* memory.c */

@@ -1,6 +1,8 @@
-/* Contended locks: every recorded wait for a mutex or rwlock, by object, and who held it. */
+/* Contended locks: every recorded wait for a mutex or rwlock, by object, and who held it.  A lock in static data has
+ * the name of its symbol, where the modules were recorded (OPGAP_STACKS=native). */
 #include "analysis/internal.h"
 #include "analysis/order.h"
+#include "analysis/symbols.h"
 
 #include <stdlib.h>
 
@@ -71,8 +73,32 @@ static const char *holder_text(struct analysis *a, const struct lock_row *row)
   return opgap_pool_printf(a->pool, "thread %d%s%s%s", t->tid, name[0] ? " (" : "", name, name[0] ? ")" : "");
 }
 
+void locks_module(struct analysis *a, unsigned process, const struct opgap_record *r)
+{
+  *VEC_PUSH(&a->processes[process].modules) = (struct mapped_module){.path = analysis_gid(a, process, r->field[0]),
+                                                                     .build_id = analysis_gid(a, process, r->field[1]),
+                                                                     .bias = r->field[2]};
+}
+
+/* The newest module first, as what was unloaded may have left its place to another. */
+static const char *symbol_of(struct analysis *a, struct opgap_symbols *symbols, const struct lock_row *row)
+{
+  const struct process *p = &a->processes[row->process];
+  for (size_t i = p->modules.count; i-- > 0;) {
+    const struct mapped_module *m = &p->modules.at[i];
+    if (m->bias > row->object)
+      continue;
+    const char *name =
+        opgap_symbols_data(symbols, analysis_text(a, m->path), analysis_text(a, m->build_id), row->object - m->bias);
+    if (name != NULL)
+      return name;
+  }
+  return "";
+}
+
 void locks_finish(struct analysis *a)
 {
+  struct opgap_symbols *symbols = opgap_symbols_new(a->pool);
   struct opgap_summary *s = a->summary;
   s->locks = opgap_pool_alloc(a->pool, a->locks.count * sizeof *s->locks);
   for (size_t i = 0; i < a->locks.count; i++) {
@@ -83,11 +109,13 @@ void locks_finish(struct analysis *a)
     s->locks[s->lock_count++] = (struct opgap_sum_lock){.pid = p->info->pid,
                                                         .call = analysis_text(a, row->call),
                                                         .object = row->object,
+                                                        .symbol = symbol_of(a, symbols, row),
                                                         .waits = row->waits,
                                                         .wait_ns = row->ns,
                                                         .longest_ns = row->longest,
                                                         .threads = row->threads,
                                                         .held_by = holder_text(a, row)};
   }
+  opgap_symbols_free(symbols);
   order_rows(s->locks, s->lock_count, sizeof *s->locks, order_locks);
 }

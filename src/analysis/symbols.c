@@ -7,6 +7,7 @@
 #ifdef OPGAP_HAVE_LIBDW
 
 #include <dwarf.h>
+#include <inttypes.h>
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 #include <libiberty/demangle.h>
@@ -182,6 +183,25 @@ static unsigned find_scopes(struct opgap_symbols *symbols, Dwfl_Module *module, 
   return count;
 }
 
+const char *opgap_symbols_data(struct opgap_symbols *symbols, const char *module, const char *build_id,
+                               uint64_t address)
+{
+  struct module *m = module_of(symbols, module, build_id);
+  Dwarf_Addr start, end, at = address + m->bias;
+  GElf_Off offset;
+  GElf_Sym symbol;
+  const char *slash = strrchr(module, '/'), *file = slash ? slash + 1 : module;
+  if (m->module == NULL || dwfl_module_info(m->module, NULL, &start, &end, NULL, NULL, NULL, NULL) == NULL ||
+      at < start || at >= end)
+    return NULL;
+  const char *name = dwfl_module_addrinfo(m->module, at, &offset, &symbol, NULL, NULL, NULL);
+  if (name == NULL || GELF_ST_TYPE(symbol.st_info) != STT_OBJECT || offset >= symbol.st_size)
+    return opgap_pool_printf(symbols->pool, "%s+0x%" PRIx64, file, address);
+  name = readable(symbols->pool, name);
+  return offset == 0 ? opgap_pool_printf(symbols->pool, "%s in %s", name, file)
+                     : opgap_pool_printf(symbols->pool, "%s+%" PRIu64 " in %s", name, (uint64_t)offset, file);
+}
+
 /* As .cfi_signal_frame says of it. */
 bool opgap_symbols_is_signal(struct opgap_symbols *symbols, const char *module, const char *build_id, uint64_t address)
 {
@@ -246,6 +266,13 @@ unsigned opgap_symbols_find(struct opgap_symbols *symbols, const char *module, c
 {
   (void)symbols, (void)module, (void)build_id, (void)address, (void)found, (void)room;
   return 0;
+}
+
+const char *opgap_symbols_data(struct opgap_symbols *symbols, const char *module, const char *build_id,
+                               uint64_t address)
+{
+  (void)symbols, (void)module, (void)build_id, (void)address;
+  return NULL;
 }
 
 bool opgap_symbols_is_signal(struct opgap_symbols *symbols, const char *module, const char *build_id, uint64_t address)

@@ -25,6 +25,10 @@ void opgap_symbols_free(struct opgap_symbols *symbols);
  * digits, "" to trust the file.  Returns their number, 0: no name is known. */
 unsigned opgap_symbols_find(struct opgap_symbols *symbols, const char *module, const char *build_id, uint64_t address,
                             struct opgap_symbol *found, unsigned room);
+/* What static data of a module is at an address as it is in the file: "NAME in FILE", "NAME+OFFSET in FILE",
+ * "FILE+0xOFFSET" where no symbol says; NULL: the address is not the module's. */
+const char *opgap_symbols_data(struct opgap_symbols *symbols, const char *module, const char *build_id,
+                               uint64_t address);
 /* Whether it is the code through which the kernel calls signal handlers. */
 bool opgap_symbols_is_signal(struct opgap_symbols *symbols, const char *module, const char *build_id, uint64_t address);
 /* Modules whose file is another build than the recorded one. */

@@ -264,6 +264,7 @@ static json_t *lock_json(const struct opgap_sum_lock *lock)
   PUT(j, "pid", json_integer(lock->pid));
   PUT(j, "call", opgap_json_text(lock->call));
   PUT(j, "object", number(lock->object));
+  PUT(j, "symbol", lock->symbol[0] ? opgap_json_text(lock->symbol) : json_null());
   PUT(j, "waits", number(lock->waits));
   PUT(j, "wait_ns", number(lock->wait_ns));
   PUT(j, "longest_ns", number(lock->longest_ns));

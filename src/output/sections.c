@@ -344,19 +344,17 @@ size_t section_files(struct table *table, const struct opgap_summary *s, const s
 size_t section_locks(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"Lock", true, 0, 0},
-      {"Waited in", true, 28, 0},
-      {"Wait", false, 0, 0},
-      {"Longest", false, 0, 2},
-      {"# of Waits", false, 0, 0},
-      {"Threads", false, 0, 3},
-      {"Mostly held by", true, 40, 1},
-      {"PID", false, 0, 4},
+      {"Lock", true, 40, 0},           {"Waited in", true, 28, 0},  {"Wait", false, 0, 0},
+      {"Longest", false, 0, 2},        {"# of Waits", false, 0, 0}, {"Threads", false, 0, 3},
+      {"Mostly held by", true, 40, 1}, {"PID", false, 0, 4},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown(s->lock_count, o); i++) {
     const struct opgap_sum_lock *lock = &s->locks[i];
-    table_format(table, "0x%llx", (unsigned long long)lock->object);
+    if (lock->symbol[0])
+      table_cell(table, lock->symbol);
+    else
+      table_format(table, "0x%llx", (unsigned long long)lock->object);
     table_cell(table, lock->call);
     table_time(table, lock->wait_ns, false);
     table_time(table, lock->longest_ns, false);

@@ -1,5 +1,6 @@
 /* Calls whose stacks a test knows: COUNT sleeps and COUNT large allocations, each from a place of its own.
- * callers COUNT [signals | threads]: COUNT sleeps in a handler of signals, or in as many threads. */
+ * callers COUNT [signals | threads | locks]: COUNT sleeps in a handler of signals, or in as many threads; COUNT waits
+ * for each of three locks. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -76,9 +77,49 @@ static int with_threads(int count)
   return 0;
 }
 
+static pthread_mutex_t plain = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+  long first;
+  pthread_mutex_t mutex;
+} guarded = {1, PTHREAD_MUTEX_INITIALIZER};
+
+static void *lock_once(void *mutex)
+{
+  pthread_mutex_lock(mutex);
+  pthread_mutex_unlock(mutex);
+  return NULL;
+}
+
+/* Holds the lock until the other thread sleeps in its wait for it: glibc's word is 2 then. */
+static int wait_once(pthread_mutex_t *mutex)
+{
+  struct timespec pause = {0, 1000000};
+  pthread_t thread;
+  pthread_mutex_lock(mutex);
+  if (pthread_create(&thread, NULL, lock_once, mutex) != 0)
+    return 1;
+  do
+    nanosleep(&pause, NULL);
+  while (__atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED) != 2);
+  pthread_mutex_unlock(mutex);
+  return pthread_join(thread, NULL);
+}
+
+static int with_locks(int count)
+{
+  pthread_mutex_t *on_heap = malloc(sizeof *on_heap);
+  int failed = on_heap == NULL || pthread_mutex_init(on_heap, NULL) != 0;
+  for (int i = 0; i < count && !failed; i++)
+    failed = wait_once(&plain) || wait_once(&guarded.mutex) || wait_once(on_heap);
+  free(on_heap);
+  return failed;
+}
+
 int main(int argc, char **argv)
 {
   int count = argc > 1 ? atoi(argv[1]) : 1;
+  if (argc > 2 && strcmp(argv[2], "locks") == 0)
+    return with_locks(count);
   if (argc > 2)
     return strcmp(argv[2], "signals") == 0 ? with_signals(count) : with_threads(count);
   for (int i = 0; i < count; i++) {

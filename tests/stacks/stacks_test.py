@@ -4,6 +4,7 @@ stacks_test.py OPGAP CALLERS SOURCES CASE [PYTHON]
 """
 import csv
 import io
+import json
 import os
 import re
 import shutil
@@ -141,6 +142,17 @@ def threads(folder):
     assert len(stacks) == 1 and "opgap" not in stacks[0] and "sleep_once;outer::sleeper;inlined" in stacks[0], stacks
 
 
+def locks(folder):
+    """Locks in static data have the names of their symbols; one on the heap has its address alone."""
+    trace = record(folder, "native", CALLERS, str(COUNT), "locks")
+    found = json.loads(run(OPGAP, "report", "--format", "json", trace)[0])["locks"]
+    named = {lock["symbol"]: lock for lock in found}
+    assert len(found) == 3 and named.keys() == {"plain in callers", "guarded+8 in callers", None}, found
+    assert all(lock["waits"] == COUNT and lock["threads"] == COUNT for lock in found), found
+    text = run(OPGAP, "report", trace)[0]
+    assert "  guarded+8 in callers " in text and f"  {named[None]['object']:#x} " in text, text
+
+
 def python(folder):
     """Python's frames alone, and in the place of the interpreter's loop."""
     interpreter, source = sys.argv[5], os.path.join(SOURCES, "callers.py")
@@ -169,6 +181,6 @@ def python(folder):
         assert call_back - step > 1 and not any("_PyEval_EvalFrameDefault" in name for name in stack), stack
 
 
-CASES = {f.__name__: f for f in (native, separate, signals, threads, python)}
+CASES = {f.__name__: f for f in (native, separate, signals, threads, locks, python)}
 with tempfile.TemporaryDirectory(prefix="opgap-stacks-") as place:
     CASES[CASE](os.path.realpath(place))

@@ -403,6 +403,7 @@ static struct opgap_summary wide_summary(void)
   static struct opgap_sum_lock lock = {1234567,
                                        "pthread_rwlock_timedwrlock",
                                        0x7fffdeadbeef,
+                                       "at::native::(anonymous namespace)::pool_mutex+40 in libtorch_cpu.so",
                                        123456789,
                                        123456789012,
                                        123456789012,
