@@ -306,6 +306,14 @@ static void add_record(struct analysis *a, struct thread *t, const struct opgap_
     if (!a->steps_only)
       calls_counter(a, t, r);
     break;
+  case OPGAP_EV_STACK:
+    if (!a->steps_only)
+      ops_stack(a, t, r);
+    break;
+  case OPGAP_EV_MODULE:
+    if (!a->steps_only)
+      ops_module(a, t, r);
+    break;
   default:
     if (!a->steps_only)
       add_life(a, t, r);
@@ -519,8 +527,7 @@ static void analysis_free(struct analysis *a)
   breakdown_close(a);
   ranks_close(a);
   flame_close(a);
-  opgap_map_free(&a->op_index);
-  ops_places_free(&a->op_places);
+  ops_free(a);
   opgap_map_free(&a->file_index);
   opgap_map_free(&a->lock_index);
   opgap_map_free(&a->lock_threads);
@@ -529,7 +536,6 @@ static void analysis_free(struct analysis *a)
   opgap_map_free(&a->next_pipes);
   timeline_free_edges(&a->pipes);
   opgap_strings_free(&a->strings);
-  VEC_FREE(&a->ops);
   VEC_FREE(&a->files);
   VEC_FREE(&a->locks);
   VEC_FREE(&a->pending);

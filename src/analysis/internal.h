@@ -142,6 +142,8 @@ struct thread {
   int32_t creator_tid;               /* 0: unknown */
   struct level levels[257];
   unsigned deepest; /* levels above this are empty */
+  uint32_t last_op; /* index + 1 of the row of the op whose record came last, if its place is not known; else 0 */
+  uint64_t last_op_self_ns;
   VEC(struct thread_hook) hooks;
   uint16_t hook_index[OPGAP_MAX_EVENTS]; /* into hooks, + 1 */
   RING(struct past_call) calls;
@@ -321,6 +323,17 @@ struct op_places {
   VEC(struct op_place) rows;
 };
 
+/* The same by recorded call stack, whose place is looked up at the end. */
+struct op_stack {
+  uint32_t row;
+  uint64_t stack, ns; /* stack: name id */
+};
+struct op_stacks {
+  struct opgap_map index; /* (row, stack) -> at + 1 */
+  VEC(struct op_stack) rows;
+  struct opgap_stack_places *places; /* NULL until a stack or a module comes */
+};
+
 struct file_row {
   uint32_t process, path;
   uint8_t verb;
@@ -444,6 +457,7 @@ struct analysis {
   VEC(struct op_row) ops;
   struct opgap_map op_index; /* (process << 8 | kind, name) */
   struct op_places op_places;
+  struct op_stacks op_stacks;
   VEC(struct file_row) files;
   struct opgap_map file_index; /* (process << 8 | verb, path) */
   VEC(struct lock_row) locks;
@@ -509,7 +523,10 @@ void ops_add_free(struct analysis *a, struct thread *t, const struct opgap_recor
 void ops_add_blocked(struct thread *t, unsigned depth, uint64_t ns);
 struct op_row *ops_row(struct analysis *a, unsigned process, enum opgap_op_kind kind, uint32_t name);
 void ops_finish(struct analysis *a);
-void ops_places_free(struct op_places *places);
+/* STACK and MODULE records. */
+void ops_stack(struct analysis *a, struct thread *t, const struct opgap_record *r);
+void ops_module(struct analysis *a, const struct thread *t, const struct opgap_record *r);
+void ops_free(struct analysis *a);
 
 /* calls.c */
 void calls_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);

@@ -6,6 +6,7 @@
  * As torch.profiler does: an op that is the only child of an op of the same name is no row of its own. */
 #include "analysis/internal.h"
 #include "analysis/order.h"
+#include "analysis/stacks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,11 +46,71 @@ static void place_add(struct op_places *places, uint32_t row, uint32_t text, uin
   places->rows.at[*index - 1].ns += ns;
 }
 
-void ops_places_free(struct op_places *places)
+static void places_free(struct op_places *places)
 {
   opgap_map_free(&places->index);
   VEC_FREE(&places->rows);
 }
+
+void ops_free(struct analysis *a)
+{
+  opgap_map_free(&a->op_index);
+  VEC_FREE(&a->ops);
+  places_free(&a->op_places);
+  opgap_map_free(&a->op_stacks.index);
+  VEC_FREE(&a->op_stacks.rows);
+  opgap_stack_places_free(a->op_stacks.places);
+}
+
+/* ---- recorded call stacks ---- */
+
+/* A trace that is followed is analysed again and again: looking names up each time would cost more than it tells. */
+static struct opgap_stack_places *stack_places(struct analysis *a)
+{
+  if (a->op_stacks.places == NULL && a->options.from_ns == 0)
+    a->op_stacks.places = opgap_stack_places_new(a->source, a->pool);
+  return a->op_stacks.places;
+}
+
+void ops_module(struct analysis *a, const struct thread *t, const struct opgap_record *r)
+{
+  struct opgap_stack_places *places = stack_places(a);
+  if (places != NULL)
+    opgap_stack_places_module(places, t->process, r);
+}
+
+/* A stack follows the record of its op or hooked call.  What has the Python line of each call needs no stack. */
+void ops_stack(struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  const struct process *p = &a->processes[t->process];
+  bool op = r->status == OPGAP_EV_OP || r->status == OPGAP_EV_RANGE;
+  uint32_t row = op ? t->last_op : 0;
+  if (!op && r->status < OPGAP_MAX_EVENTS && p->hooks[r->status].name != 0)
+    row = (uint32_t)(ops_row(a, t->process, OPGAP_OP_CALL, p->hooks[r->status].name) - a->ops.at) + 1;
+  if (row == 0 || !analysis_in_window(a, r->end_ns) || stack_places(a) == NULL)
+    return;
+  uint32_t *index = opgap_map_put(&a->op_stacks.index, row, r->field[0]);
+  if (*index == 0) {
+    *VEC_PUSH(&a->op_stacks.rows) = (struct op_stack){.row = row - 1, .stack = r->field[0]};
+    *index = (uint32_t)a->op_stacks.rows.count;
+  }
+  a->op_stacks.rows.at[*index - 1].ns += op ? t->last_op_self_ns : r->field[1];
+}
+
+static void resolve_stacks(struct analysis *a)
+{
+  for (unsigned process = 0; process < a->process_count && a->op_stacks.rows.count > 0; process++)
+    for (size_t i = 0; i < a->op_stacks.rows.count; i++) {
+      const struct op_stack *stack = &a->op_stacks.rows.at[i];
+      if (a->ops.at[stack->row].process != process || !a->processes[process].included)
+        continue;
+      const char *text = opgap_stack_place(a->op_stacks.places, process, stack->stack);
+      if (text[0] != '\0')
+        place_add(&a->op_places, stack->row, analysis_string(a, text), stack->ns);
+    }
+}
+
+/* ---- ops ---- */
 
 static void add_place(struct analysis *a, const struct thread *t, uint32_t row, const struct opgap_record *r,
                       uint64_t self_ns)
@@ -146,6 +207,8 @@ void ops_add(struct analysis *a, struct thread *t, const struct opgap_record *r)
   uint32_t row_index = row_of(a, t->process, r->event == OPGAP_EV_RANGE, r->field[0]);
   if (a->launches)
     gpu_op(a, t, r, &self_gpu, &total_gpu);
+  t->last_op = r->field[5] == 0 ? row_index : 0;
+  t->last_op_self_ns = self_ns;
   if (a->flame != NULL)
     flame_op(a, t, r, r->event == OPGAP_EV_RANGE ? OPGAP_OP_RANGE : OPGAP_OP_TORCH, self_ns, self_gpu);
   bool in_window = analysis_in_window(a, r->end_ns);
@@ -189,14 +252,14 @@ struct op_merge {
   struct op_places places;
 };
 
-static struct opgap_sum_op *merged_row(struct analysis *a, struct op_merge *m, const struct op_row *row)
+static struct opgap_sum_op *merged_row(struct analysis *a, struct op_merge *m, enum opgap_role role,
+                                       enum opgap_op_kind kind, uint32_t name)
 {
-  enum opgap_role role = a->processes[row->process].role;
-  uint32_t *index = opgap_map_put(&m->index, (uint64_t)role << 8 | (uint64_t)row->kind, row->name);
+  uint32_t *index = opgap_map_put(&m->index, (uint64_t)role << 8 | (uint64_t)kind, name);
   if (*index == 0) {
     struct opgap_sum_op *added = VEC_PUSH(&m->rows);
-    added->name = analysis_text(a, row->name);
-    added->kind = row->kind;
+    added->name = analysis_text(a, name);
+    added->kind = kind;
     added->role = role;
     added->source_location = "";
     if (!a->summary->has_gpu)
@@ -211,7 +274,7 @@ static void add_calls(struct analysis *a, struct op_merge *m)
 {
   for (size_t i = 0; i < a->summary->call_count; i++) {
     const struct opgap_sum_call *call = &a->summary->calls[i];
-    struct opgap_sum_op *row = VEC_PUSH(&m->rows);
+    struct opgap_sum_op *row = merged_row(a, m, call->role, OPGAP_OP_CALL, analysis_string(a, call->name));
     *row = (struct opgap_sum_op){.name = call->name,
                                  .kind = OPGAP_OP_CALL,
                                  .role = call->role,
@@ -234,8 +297,10 @@ static void merge_places(struct analysis *a, struct op_merge *m)
   for (size_t i = 0; i < a->op_places.rows.count; i++) {
     const struct op_place *place = &a->op_places.rows.at[i];
     const struct op_row *row = &a->ops.at[place->row];
-    if (row->calls > 0 && a->processes[row->process].included)
-      place_add(&m->places, (uint32_t)(merged_row(a, m, row) - m->rows.at), place->text, place->ns);
+    enum opgap_role role = a->processes[row->process].role;
+    if ((row->calls > 0 || row->kind == OPGAP_OP_CALL) && a->processes[row->process].included)
+      place_add(&m->places, (uint32_t)(merged_row(a, m, role, row->kind, row->name) - m->rows.at), place->text,
+                place->ns);
   }
 }
 
@@ -263,7 +328,7 @@ void ops_finish(struct analysis *a)
     const struct op_row *row = &a->ops.at[i];
     if (row->calls == 0 || !a->processes[row->process].included)
       continue;
-    struct opgap_sum_op *sum = merged_row(a, &m, row);
+    struct opgap_sum_op *sum = merged_row(a, &m, a->processes[row->process].role, row->kind, row->name);
     sum->calls += row->calls;
     sum->self_cpu_ns += row->self_ns;
     sum->total_cpu_ns += row->total_ns;
@@ -275,9 +340,10 @@ void ops_finish(struct analysis *a)
     sum->alloc_count += row->allocs;
     sum->alloc_bytes += row->alloc_bytes;
   }
+  add_calls(a, &m);
+  resolve_stacks(a);
   merge_places(a, &m);
   choose_places(a, &m);
-  add_calls(a, &m);
   order_rows(m.rows.at, m.rows.count, sizeof *m.rows.at, order_ops);
   a->summary->op_count = m.rows.count;
   a->summary->ops = opgap_pool_alloc(a->pool, m.rows.count * sizeof *m.rows.at);
@@ -285,5 +351,5 @@ void ops_finish(struct analysis *a)
     memcpy(a->summary->ops, m.rows.at, m.rows.count * sizeof *m.rows.at);
   VEC_FREE(&m.rows);
   opgap_map_free(&m.index);
-  ops_places_free(&m.places);
+  places_free(&m.places);
 }

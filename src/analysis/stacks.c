@@ -1,6 +1,7 @@
 #include "analysis/stacks.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 struct frame {
   uint32_t function, line, module; /* ids of strings: rows by each */
   bool interpreter;                /* CPython's loop: Python frames belong in its place */
+  enum { NO_SOURCE, NATIVE_SOURCE, PYTHON_SOURCE } source;
 };
 
 /* The frames at one address, innermost first. */
@@ -33,18 +35,23 @@ struct seen_module {
   const char *path, *build_id;
 };
 
+struct module_list {
+  VEC(struct seen_module) v;
+};
+
 struct reading {
   const struct opgap_source *source;
+  struct opgap_pool *pool;
   unsigned process;
   enum opgap_stack_by by;
   struct opgap_stack_table *table;
   struct opgap_symbols *symbols;
   struct opgap_strings strings;
-  VEC(struct seen_module) modules; /* of the process */
-  VEC(struct seen_stack) stacks;   /* of the process */
-  struct opgap_map stack_index;    /* (name id, call) -> stacks + 1 */
-  VEC(struct place) places;        /* of the process */
-  struct opgap_map place_index;    /* (address of the code, module) -> places + 1 */
+  struct module_list modules;    /* of the process */
+  VEC(struct seen_stack) stacks; /* of the process */
+  struct opgap_map stack_index;  /* (name id, call) -> stacks + 1 */
+  VEC(struct place) places;      /* of the process */
+  struct opgap_map place_index;  /* (address of the code, module) -> places + 1 */
   VEC(struct opgap_stack_row) rows;
   struct opgap_map row_index; /* (string, 0) -> rows + 1 */
 };
@@ -75,15 +82,21 @@ static const char *name_of(const struct reading *r, uint64_t id)
 
 /* ---- records ---- */
 
-static void add_module(struct reading *r, const struct opgap_record *record)
+static void add_module(const struct opgap_source *source, unsigned process, struct opgap_pool *pool,
+                       struct module_list *modules, const struct opgap_record *record)
 {
   if (record->status >= 65536)
     return;
-  while (r->modules.count <= record->status)
-    *VEC_PUSH(&r->modules) = (struct seen_module){"", ""};
-  struct seen_module *m = &r->modules.at[record->status];
-  m->path = opgap_pool_string(r->table->pool, name_of(r, record->field[0]));
-  m->build_id = opgap_pool_string(r->table->pool, name_of(r, record->field[1]));
+  while (modules->v.count <= record->status)
+    *VEC_PUSH(&modules->v) = (struct seen_module){"", ""};
+  struct seen_module *m = &modules->v.at[record->status];
+  m->path = opgap_pool_string(pool, source->name(source->context, process, record->field[0], NULL));
+  m->build_id = opgap_pool_string(pool, source->name(source->context, process, record->field[1], NULL));
+}
+
+static const struct seen_module *module_at(const struct reading *r, uint64_t index)
+{
+  return index < r->modules.v.count ? &r->modules.v.at[index] : NULL;
 }
 
 /* Time of the stacks that have no op around them yet, by depth. */
@@ -136,7 +149,7 @@ static void read_stream(struct reading *r, unsigned stream)
       if (records[i].event == OPGAP_EV_STACK)
         add_stack(r, levels, &records[i]);
       else if (records[i].event == OPGAP_EV_MODULE)
-        add_module(r, &records[i]);
+        add_module(r->source, r->process, r->pool, &r->modules, &records[i]);
       else if (records[i].event == OPGAP_EV_OP || records[i].event == OPGAP_EV_RANGE)
         end_op(levels, records[i].depth);
     }
@@ -156,35 +169,36 @@ static const char *base_name(const char *path)
 static const char *line_text(struct reading *r, const struct opgap_symbol *symbol, const char *module)
 {
   if (symbol->file[0] == '\0')
-    return opgap_pool_printf(r->table->pool, "%s (%s)", symbol->function, base_name(module));
-  return opgap_pool_printf(r->table->pool, "%s:%u %s", symbol->file, symbol->line, symbol->function);
+    return opgap_pool_printf(r->pool, "%s (%s)", symbol->function, base_name(module));
+  return opgap_pool_printf(r->pool, "%s:%u %s", symbol->file, symbol->line, symbol->function);
 }
 
 static void find_place(struct reading *r, struct place *place, uint64_t module, uint64_t address)
 {
   struct opgap_symbol found[INLINED];
-  const struct seen_module *m = module < r->modules.count ? &r->modules.at[module] : NULL;
+  const struct seen_module *m = module_at(r, module);
   const char *path = m && m->path[0] ? m->path : "(no file)";
   unsigned count = m ? opgap_symbols_find(r->symbols, m->path, m->build_id, address, found, INLINED) : 0;
   if (count == 0) {
-    const char *text = opgap_pool_printf(r->table->pool, "%s+0x%" PRIx64, base_name(path), address);
-    place->frames[0] = (struct frame){string(r, text), string(r, text), string(r, path), false};
+    const char *text = opgap_pool_printf(r->pool, "%s+0x%" PRIx64, base_name(path), address);
+    place->frames[0] = (struct frame){string(r, text), string(r, text), string(r, path), false, NO_SOURCE};
     place->count = 1;
     return;
   }
   for (unsigned i = 0; i < count; i++)
     place->frames[i] = (struct frame){string(r, found[i].function), string(r, line_text(r, &found[i], path)),
-                                      string(r, path), strncmp(found[i].function, "_PyEval_EvalFrameDefault", 24) == 0};
+                                      string(r, path), strncmp(found[i].function, "_PyEval_EvalFrameDefault", 24) == 0,
+                                      found[i].file[0] != '\0' ? NATIVE_SOURCE : NO_SOURCE};
   place->count = count;
 }
 
 static void find_signal(struct reading *r, struct place *place, uint64_t module, uint64_t address)
 {
-  const struct seen_module *m = module < r->modules.count ? &r->modules.at[module] : NULL;
+  const struct seen_module *m = module_at(r, module);
   place->is_signal = m != NULL && opgap_symbols_is_signal(r->symbols, m->path, m->build_id, address);
   if (place->is_signal) {
     uint32_t text = string(r, "<signal handler called>");
-    place->frames[0] = (struct frame){text, text, string(r, m->path), false};
+    place->frames[0] = (struct frame){text, text, string(r, m->path), false, NO_SOURCE};
     place->count = 1;
   }
 }
@@ -213,7 +227,7 @@ static struct frame python_frame(struct reading *r, uint64_t id)
   const char *colon = function ? memrchr(text, ':', (size_t)(function - text)) : NULL;
   size_t file = colon ? (size_t)(colon - text) : strlen(text);
   return (struct frame){string(r, function ? function + 1 : text), string(r, text),
-                        opgap_strings_id(&r->strings, text, file), false};
+                        opgap_strings_id(&r->strings, text, file), false, PYTHON_SOURCE};
 }
 
 static bool get_number(const uint8_t **at, const uint8_t *end, uint64_t *value)
@@ -346,7 +360,7 @@ static void add_rows(struct reading *r, const struct seen_stack *stack, struct f
 static void read_process(struct reading *r)
 {
   const struct opgap_process_info *info = r->source->process(r->source->context, r->process);
-  r->modules.count = r->stacks.count = r->places.count = 0;
+  r->modules.v.count = r->stacks.count = r->places.count = 0;
   opgap_map_clear(&r->stack_index);
   opgap_map_clear(&r->place_index);
   for (unsigned stream = 0; stream < info->stream_count; stream++)
@@ -377,7 +391,7 @@ struct opgap_stack_table *opgap_stack_table_read(const struct opgap_source *sour
 {
   struct opgap_pool *pool = opgap_pool_new();
   struct opgap_stack_table *table = opgap_pool_alloc(pool, sizeof *table);
-  struct reading r = {.source = source, .by = by, .table = table, .symbols = opgap_symbols_new(pool)};
+  struct reading r = {.source = source, .pool = pool, .by = by, .table = table, .symbols = opgap_symbols_new(pool)};
   table->pool = pool;
   opgap_strings_init(&r.strings, pool);
   for (r.process = 0; r.process < source->process_count; r.process++)
@@ -395,7 +409,7 @@ struct opgap_stack_table *opgap_stack_table_read(const struct opgap_source *sour
   opgap_map_free(&r.stack_index);
   opgap_map_free(&r.place_index);
   opgap_map_free(&r.row_index);
-  VEC_FREE(&r.modules);
+  VEC_FREE(&r.modules.v);
   VEC_FREE(&r.stacks);
   VEC_FREE(&r.places);
   VEC_FREE(&r.rows);
@@ -406,4 +420,58 @@ void opgap_stack_table_free(struct opgap_stack_table *table)
 {
   if (table != NULL)
     opgap_pool_free(table->pool);
+}
+
+/* ---- source locations ---- */
+
+struct opgap_stack_places {
+  struct reading r;            /* of the process looked at last */
+  struct module_list *modules; /* by process */
+  struct frames frames;
+};
+
+struct opgap_stack_places *opgap_stack_places_new(const struct opgap_source *source, struct opgap_pool *pool)
+{
+  struct opgap_stack_places *places = opgap_xcalloc(1, sizeof *places);
+  places->r = (struct reading){.source = source, .pool = pool, .process = UINT_MAX, .symbols = opgap_symbols_new(pool)};
+  places->modules = opgap_xcalloc(source->process_count, sizeof *places->modules);
+  opgap_strings_init(&places->r.strings, pool);
+  return places;
+}
+
+void opgap_stack_places_module(struct opgap_stack_places *places, unsigned process, const struct opgap_record *record)
+{
+  add_module(places->r.source, process, places->r.pool, &places->modules[process], record);
+}
+
+const char *opgap_stack_place(struct opgap_stack_places *places, unsigned process, uint64_t stack)
+{
+  struct reading *r = &places->r;
+  struct frames *frames = &places->frames;
+  if (r->process != process) {
+    r->process = process;
+    r->modules = places->modules[process];
+    r->places.count = 0;
+    opgap_map_clear(&r->place_index);
+  }
+  decode(r, stack, frames);
+  unsigned best = 0;
+  for (unsigned i = 1; i < frames->count; i++)
+    if (frames->at[i].source > frames->at[best].source)
+      best = i;
+  return frames->count == 0 ? "" : opgap_strings_text(&r->strings, frames->at[best].line);
+}
+
+void opgap_stack_places_free(struct opgap_stack_places *places)
+{
+  if (places == NULL)
+    return;
+  for (unsigned i = 0; i < places->r.source->process_count; i++)
+    VEC_FREE(&places->modules[i].v);
+  free(places->modules);
+  opgap_symbols_free(places->r.symbols);
+  opgap_strings_free(&places->r.strings);
+  opgap_map_free(&places->r.place_index);
+  VEC_FREE(&places->r.places);
+  free(places);
 }

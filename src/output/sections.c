@@ -114,13 +114,31 @@ size_t section_ops(struct table *table, const struct opgap_summary *s, const str
   return count - shown(count, o);
 }
 
+/* The row of a call in the table of ops, where its source location stands. */
+static const struct opgap_sum_op *op_of_call(const struct opgap_summary *s, const struct opgap_sum_call *call)
+{
+  for (size_t i = 0; i < s->op_count; i++)
+    if (s->ops[i].kind == OPGAP_OP_CALL && s->ops[i].role == call->role && strcmp(s->ops[i].name, call->name) == 0)
+      return &s->ops[i];
+  return NULL;
+}
+
+static bool any_call_place(const struct opgap_summary *s)
+{
+  for (size_t i = 0; i < s->op_count; i++)
+    if (s->ops[i].kind == OPGAP_OP_CALL && s->ops[i].source_locations > 0)
+      return true;
+  return false;
+}
+
 size_t section_calls(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
       {"Call", true, 28, 0},       {"In", true, 20, 1},    {"Time", false, 0, 0},   {"Time avg", false, 0, 4},
-      {"# of Calls", false, 0, 0}, {"Bytes", false, 0, 3}, {"Failed", false, 0, 2},
+      {"# of Calls", false, 0, 0}, {"Bytes", false, 0, 3}, {"Failed", false, 0, 2}, {"Source Location", true, 60, 1},
   };
-  table_begin(table, columns, sizeof columns / sizeof *columns);
+  bool places = any_call_place(s);
+  table_begin(table, columns, sizeof columns / sizeof *columns - !places);
   for (size_t i = 0; i < shown(s->call_count, o); i++) {
     const struct opgap_sum_call *call = &s->calls[i];
     table_cell(table, call->name);
@@ -130,6 +148,11 @@ size_t section_calls(struct table *table, const struct opgap_summary *s, const s
     table_count(table, call->calls);
     table_bytes(table, call->bytes);
     table_count(table, call->failed);
+    const struct opgap_sum_op *op = places ? op_of_call(s, call) : NULL;
+    if (op != NULL)
+      place_cell(table, op);
+    else if (places)
+      table_cell(table, "");
   }
   return s->call_count - shown(s->call_count, o);
 }

@@ -88,6 +88,14 @@ def native(folder):
     collapsed = run(OPGAP, "report", "--by", "stack", "--format", "collapsed", trace)[0].splitlines()
     assert {line.rsplit(" ", 1)[0]: int(line.rsplit(" ", 1)[1]) for line in collapsed} == {
         name: row["self_ns"] for name, row in stacks.items()}
+    # the tables of ops and of hooked calls name the innermost line
+    text, _ = run(OPGAP, "report", "--format", "csv", trace)
+    places = {row["name"]: row["source_location"] for row in csv.DictReader(io.StringIO(text))}
+    expected = {"nanosleep": f"{source}:{line_of(source, 'inlined')} inlined",
+                "malloc": f"{source}:{line_of(source, 'allocator')} mycrate::allocator", "free": ""}
+    assert {name: places[name] for name in expected} == expected, places
+    calls = run(OPGAP, "report", trace, env={**os.environ, "COLUMNS": "300"})[0].split("\nHooked calls")[1]
+    assert f"callers.c:{line_of(source, 'inlined')} inlined\n" in calls.split("\n\n")[0], calls
     # each distinct stack is one name
     names = re.findall(r" stack .*stack='(.*)' ns=", run(OPGAP, "info", "--records", trace)[0])
     assert len(names) == 2 * COUNT and len(set(names)) == 2
@@ -170,7 +178,13 @@ def python(folder):
     for name, label in zip(names, labels):
         key = f"{source}:{line_of(source, label)} {name}"
         assert lines[key]["count"] == COUNT, (key, sorted(lines))
-    both = record(folder, "both", interpreter, source)
+    for kind in ("python", "both"):
+        text, _ = run(OPGAP, "report", "--format", "csv",
+                      trace if kind == "python" else record(folder, kind, interpreter, source))
+        places = {row["name"]: row["source_location"] for row in csv.DictReader(io.StringIO(text))}
+        key = f"{source}:{line_of(source, 'fetch')} {names[-1]}"
+        assert key in places.values(), (key, places)
+    both = os.path.join(folder, "both.opgap")
     counts = {tuple(name.split(";")): row["count"] for name, row in table(both, "stack").items()}
     mine = [stack for stack in counts if "step" in stack]
     assert sum(counts[stack] for stack in mine) == COUNT, counts
