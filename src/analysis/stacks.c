@@ -15,7 +15,7 @@
 struct frame {
   uint32_t function, line, module; /* ids of strings: rows by each */
   bool interpreter;                /* CPython's loop: Python frames belong in its place */
-  enum { NO_SOURCE, NATIVE_SOURCE, PYTHON_SOURCE } source;
+  enum { NO_NAME, NO_SOURCE, NATIVE_SOURCE, PYTHON_SOURCE } source; /* what a source location can say */
 };
 
 /* The frames at one address, innermost first. */
@@ -173,6 +173,16 @@ static const char *line_text(struct reading *r, const struct opgap_symbol *symbo
   return opgap_pool_printf(r->pool, "%s:%u %s", symbol->file, symbol->line, symbol->function);
 }
 
+/* The C runtime, in every stack of a program: its debug information may be there where the program's is not. */
+static bool is_runtime(const char *path)
+{
+  static const char *const names[] = {"libc.so", "libc-2", "ld-linux", "libpthread", "libstdc++", "libgcc_s"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strncmp(base_name(path), names[i], strlen(names[i])) == 0)
+      return true;
+  return false;
+}
+
 static void find_place(struct reading *r, struct place *place, uint64_t module, uint64_t address)
 {
   struct opgap_symbol found[INLINED];
@@ -181,14 +191,17 @@ static void find_place(struct reading *r, struct place *place, uint64_t module, 
   unsigned count = m ? opgap_symbols_find(r->symbols, m->path, m->build_id, address, found, INLINED) : 0;
   if (count == 0) {
     const char *text = opgap_pool_printf(r->pool, "%s+0x%" PRIx64, base_name(path), address);
-    place->frames[0] = (struct frame){string(r, text), string(r, text), string(r, path), false, NO_SOURCE};
+    place->frames[0] = (struct frame){string(r, text), string(r, text), string(r, path), false, NO_NAME};
     place->count = 1;
     return;
   }
+  bool runtime = is_runtime(path);
   for (unsigned i = 0; i < count; i++)
     place->frames[i] = (struct frame){string(r, found[i].function), string(r, line_text(r, &found[i], path)),
                                       string(r, path), strncmp(found[i].function, "_PyEval_EvalFrameDefault", 24) == 0,
-                                      found[i].file[0] != '\0' ? NATIVE_SOURCE : NO_SOURCE};
+                                      runtime                    ? NO_NAME
+                                      : found[i].file[0] != '\0' ? NATIVE_SOURCE
+                                                                 : NO_SOURCE};
   place->count = count;
 }
 
@@ -198,7 +211,7 @@ static void find_signal(struct reading *r, struct place *place, uint64_t module,
   place->is_signal = m != NULL && opgap_symbols_is_signal(r->symbols, m->path, m->build_id, address);
   if (place->is_signal) {
     uint32_t text = string(r, "<signal handler called>");
-    place->frames[0] = (struct frame){text, text, string(r, m->path), false, NO_SOURCE};
+    place->frames[0] = (struct frame){text, text, string(r, m->path), false, NO_NAME};
     place->count = 1;
   }
 }
@@ -456,7 +469,10 @@ const char *opgap_stack_place(struct opgap_stack_places *places, unsigned proces
   }
   decode(r, stack, frames);
   unsigned best = 0;
-  for (unsigned i = 1; i < frames->count; i++)
+  while (best + 1 < frames->count && /* how PyTorch tells us of the op's end */
+         strncmp(opgap_strings_text(&r->strings, frames->at[best].function), "at::RecordFunction::", 20) == 0)
+    best++;
+  for (unsigned i = best + 1; i < frames->count; i++)
     if (frames->at[i].source > frames->at[best].source)
       best = i;
   return frames->count == 0 ? "" : opgap_strings_text(&r->strings, frames->at[best].line);
