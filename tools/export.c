@@ -11,6 +11,7 @@
 #include "format/recover.h"
 #include "opgap.h"
 #include "output/export/export.h"
+#include "output/export/sink.h"
 #include "output/replace.h"
 
 #define DEFAULT_MAX_BYTES (400ull << 20) /* chrome://tracing and TensorBoard fail around 500 MB */
@@ -157,8 +158,13 @@ static int check(const struct request *request)
     return opgap_usage_error("export", "%s is for --to kineto and --to chrome alone", request->only_json);
   if (request->filter.to_ns != 0 && request->filter.to_ns <= request->filter.from_ns)
     return opgap_usage_error("export", "--to-time must be later than --from-time");
-  if (request->path != NULL && strcmp(request->path, "-") == 0 && !request->format->to_stdout)
+  bool to_stdout = request->path != NULL && strcmp(request->path, "-") == 0;
+  if (to_stdout && !request->format->to_stdout)
     return opgap_usage_error("export", "--to %s needs a file: it cannot be written to a pipe", format);
+  if (to_stdout && request->max_bytes > 0 && request->only_json != NULL)
+    return opgap_usage_error("export", "%s cannot divide what goes to stdout", request->only_json);
+  if (request->path != NULL && !request->format->to_stdout && sink_compresses(request->path))
+    return opgap_usage_error("export", "-o %s: --to %s is not compressed", request->path, format);
   return -1;
 }
 

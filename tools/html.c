@@ -207,7 +207,7 @@ static int write_html(struct opgap_source *source, struct request *request, stru
   int code = path == NULL ? opgap_fail(OPGAP_EXIT_USAGE, "out of memory") : opgap_write_file(path, write_page, &html);
   if (code == OPGAP_EXIT_DONE) {
     if (strcmp(path, "-") != 0)
-      printf("wrote %s\n", opgap_printable(path));
+      fprintf(stderr, "opgap: wrote %s\n", opgap_printable(path));
     code = summary->complete ? OPGAP_EXIT_DONE : OPGAP_EXIT_DAMAGED;
   }
   free(path);

@@ -9,15 +9,25 @@
 
 static char pending[4096]; /* for the signal handler; "" none */
 
+/* The file that a symbolic link names, so that the link stays; else the path.  NULL: out of memory. */
+static char *target_of(const char *path)
+{
+  char *target = realpath(path, NULL);
+  return target ? target : strdup(path);
+}
+
 char *replace_begin(const char *path)
 {
-  char *temporary;
+  char *temporary, *target;
   struct stat status;
   if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
     errno = EISDIR;
     return NULL;
   }
-  if (asprintf(&temporary, "%s.%ld.part", path, (long)getpid()) < 0) {
+  target = target_of(path);
+  int length = target ? asprintf(&temporary, "%s.%ld.part", target, (long)getpid()) : -1;
+  free(target);
+  if (length < 0) {
     errno = ENOMEM;
     return NULL;
   }
@@ -29,10 +39,12 @@ char *replace_begin(const char *path)
 int replace_end(char *temporary, const char *path, bool whole)
 {
   int error = 0;
-  if (whole && rename(temporary, path) != 0) {
-    error = errno;
+  char *target = target_of(path);
+  if (whole && (target == NULL || rename(temporary, target) != 0)) {
+    error = target ? errno : ENOMEM;
     whole = false;
   }
+  free(target);
   if (!whole)
     unlink(temporary);
   pending[0] = '\0';

@@ -1,5 +1,5 @@
 /* A file that appears under its name only when it is whole: it is written under a temporary name beside it, and
- * renamed.
+ * renamed.  Where the name is a symbolic link, the file that it names is replaced.
  *
  * Threads   one file at a time in the process.
  */

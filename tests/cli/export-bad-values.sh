@@ -15,7 +15,9 @@ try --to kineto --for everyone run.opgap
 try --to kineto --max-size big run.opgap
 try --to csv --for hta run.opgap
 try --to perfetto --max-size 10 run.opgap
+try --to kineto --max-size 10 -o - run.opgap
 try --to sqlite -o - run.opgap
+try --to sqlite -o run.sqlite.gz run.opgap
 try --to csv -o
 try --to csv --frmo 1s run.opgap
 try --to csv run.opgap other.opgap

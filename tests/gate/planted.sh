@@ -132,6 +132,13 @@ kept()
     failed=1
   fi
 }
+ln -s behind.json link.json
+echo old >behind.json
+expect 0 '' "$opgap" baseline -o link.json base1.opgap
+if [ ! -L link.json ] || ! grep -q opgap-baseline behind.json; then
+  echo "FAILED: the file that a symbolic link names was not replaced"
+  failed=1
+fi
 kept baseline baseline -o kept base1.opgap
 kept gate gate -b perf.json $counters --format json -o kept same.opgap
 kept svg gate -b perf.json $counters -o /dev/null --svg kept same.opgap

@@ -27,6 +27,11 @@ static bool ends_in(const char *text, const char *end)
   return n > m && strcmp(text + n - m, end) == 0;
 }
 
+bool sink_compresses(const char *path)
+{
+  return ends_in(path, ".gz") || ends_in(path, ".zst");
+}
+
 static bool open_compression(struct sink *sink, const char *path)
 {
   if (ends_in(path, ".gz")) {

@@ -28,6 +28,8 @@ struct sink {
   uint8_t buffer[SINK_BUFFER];
 };
 
+/* By the end of its name. */
+bool sink_compresses(const char *path);
 /* "-": stdout.  NULL on failure, errno says why. */
 struct sink *sink_open(const char *path);
 /* Writes the rest and gives the file its name.  Returns 0 or an errno; frees the sink either way. */
