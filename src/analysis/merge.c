@@ -124,8 +124,8 @@ static void order_close(struct order *o)
 
 /* ---- the queue ---- */
 
-#define BATCH_RECORDS 512u /* fit the second-level cache, several of them */
-#define BATCHES 8u
+#define BATCH_RECORDS 1024u
+#define BATCHES 16u
 #define ENOUGH (BATCHES / 2) /* who had to wait goes on at this many: so each sleeps seldom */
 
 struct run {

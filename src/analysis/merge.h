@@ -3,7 +3,7 @@
  * Threads   merge_begin, merge_next and merge_end belong to one thread.  With two threads another one reads and merges
  *           ahead: it owns the cursors, and hands over batches of copied records in a queue of fixed size.  Cursors are
  *           read in the same order either way, so the sequence is the same to the last bit.
- * Memory    what the cursors hold, and the queue: half a megabyte, however many streams there are.
+ * Memory    what the cursors hold, and the queue: two megabytes, however many streams there are.
  */
 #ifndef OPGAP_ANALYSIS_MERGE_H
 #define OPGAP_ANALYSIS_MERGE_H
