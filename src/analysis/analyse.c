@@ -258,9 +258,6 @@ static void add_life(struct analysis *a, struct thread *t, const struct opgap_re
   case OPGAP_EV_PROBE:
     add_notice(a, t, r);
     break;
-  case OPGAP_EV_MODULE:
-    locks_module(a, t->process, r);
-    break;
   case OPGAP_EV_MEMORY:
     memory_sample(a, t->process, r);
     break;
@@ -311,8 +308,10 @@ static void add_record(struct analysis *a, struct thread *t, const struct opgap_
       ops_stack(a, t, r);
     break;
   case OPGAP_EV_MODULE:
-    if (!a->steps_only)
+    if (!a->steps_only) {
       ops_module(a, t, r);
+      locks_module(a, t->process, r);
+    }
     break;
   default:
     if (!a->steps_only)
