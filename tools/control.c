@@ -4,6 +4,7 @@
  * process need do anything.  What starts later reads the trace folder's control file, which is written first: a process
  * that was not found in the list of rings finds the file. */
 #include "opgap.h"
+#include "copy.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -241,46 +242,6 @@ static char *make_folder(const char *trace, const char *wanted)
   return NULL;
 }
 
-/* One part of a process file. */
-static bool copy_part(const struct opgap_trace *trace, unsigned process, const char *folder, const char *suffix,
-                      int (*copy)(const struct opgap_trace *trace, unsigned process, int fd))
-{
-  const char *from = opgap_trace_process(trace, process)->path, *name = strrchr(from, '/');
-  char *path;
-  if (asprintf(&path, "%s/%s%s", folder, name != NULL ? name + 1 : from, suffix) < 0)
-    return false;
-  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  int result = fd >= 0 ? copy(trace, process, fd) : -1;
-  int error = errno;
-  if (fd >= 0 && close(fd) != 0 && result == 0) {
-    result = -1;
-    error = errno;
-  }
-  if (result != 0 && fd >= 0)
-    unlink(path);
-  free(path);
-  errno = error;
-  return result >= 0;
-}
-
-static bool copy_process(const struct opgap_trace *trace, unsigned process, const char *folder)
-{
-  return copy_part(trace, process, folder, OPGAP_OLDER_PART, opgap_trace_copy_older) &&
-         copy_part(trace, process, folder, "", opgap_trace_copy);
-}
-
-/* A copy that is not whole must not be taken for one. */
-static void remove_copy(const char *folder)
-{
-  DIR *dir = opendir(folder);
-  if (dir == NULL)
-    return;
-  for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
-    unlinkat(dirfd(dir), entry->d_name, 0); /* "." and ".." are no files */
-  closedir(dir);
-  rmdir(folder);
-}
-
 static int snapshot(const char *path, const char *wanted)
 {
   char error[1024] = "";
@@ -292,15 +253,11 @@ static int snapshot(const char *path, const char *wanted)
   if (folder == NULL)
     code = opgap_fail(OPGAP_EXIT_USAGE, "cannot make the folder %s: %s",
                       wanted ? opgap_printable(wanted) : "of the copy", strerror(errno));
-  signal(SIGXFSZ, SIG_IGN); /* a limit of size is an error of the write, not the program's end */
   unsigned count = opgap_trace_process_count(trace), running = 0;
-  for (unsigned i = 0; i < count && code == OPGAP_EXIT_DONE; i++) {
-    running += opgap_trace_process(trace, i)->ended == OPGAP_ENDED_RUNNING;
-    if (!copy_process(trace, i, folder))
-      code = opgap_fail(OPGAP_EXIT_USAGE, "cannot write to %s: %s", opgap_printable(folder), strerror(errno));
+  if (code == OPGAP_EXIT_DONE && !opgap_copy_trace(trace, folder, &running)) {
+    code = opgap_fail(OPGAP_EXIT_USAGE, "cannot write to %s: %s", opgap_printable(folder), strerror(errno));
+    opgap_copy_remove(folder);
   }
-  if (code != OPGAP_EXIT_DONE && folder != NULL)
-    remove_copy(folder);
   if (code == OPGAP_EXIT_DONE)
     printf("%u process%s, %u of them running, copied to %s\n", count, plural(count), running, opgap_printable(folder));
   opgap_trace_close(trace);

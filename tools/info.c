@@ -1,13 +1,17 @@
 /* opgap info: what a trace holds, as it was written, and what this build can record.
  *
- * No analysis here: processes, streams, losses and damage, the process descriptions, the schema, the raw records.
+ * No analysis here: processes, streams, losses and damage, the process descriptions, the schema, the raw records; and
+ * a copy for another machine.
  */
 #include "opgap.h"
+#include "copy.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "format/reader.h"
 #include "hooks/hook_table.h"
@@ -17,17 +21,21 @@
 
 struct options {
   bool hooks, schema, records;
-  const char *path;
+  const char *path, *archive;
 };
 
 static void print_help(void)
 {
   puts("Usage: opgap info [--schema] [--records] [TRACE]\n"
+       "       opgap info --archive FOLDER [TRACE]\n"
        "       opgap info --hooks\n"
        "\n"
        "Shows what a trace (default: the newest *.opgap here) holds: processes, streams, what is lost or damaged.\n"
        "  --schema   the events that the trace describes, with their fields\n"
        "  --records  every record, one a line: process, stream, event, start and duration in ns, fields\n"
+       "  --archive FOLDER\n"
+       "             copies the trace to a new folder, with what another machine needs to read it: the programs and\n"
+       "             libraries that its native stacks go through, and their debug information\n"
        "  --hooks    the functions that this build can record\n"
        "\n"
        "Exit status: 0 done, 2 wrong usage or unreadable trace, 4 bytes of the trace are damaged or missing");
@@ -43,6 +51,10 @@ static int parse_arguments(struct options *options, int argc, char **argv)
       options->schema = true;
     } else if (strcmp(argv[i], "--records") == 0) {
       options->records = true;
+    } else if (strcmp(argv[i], "--archive") == 0 || strncmp(argv[i], "--archive=", 10) == 0) {
+      options->archive = argv[i][9] == '=' ? argv[i] + 10 : argv[++i];
+      if (options->archive == NULL || options->archive[0] == '\0')
+        return opgap_usage_error(NAME, "--archive needs the name of a new folder");
     } else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
       print_help();
       return OPGAP_EXIT_DONE;
@@ -54,8 +66,10 @@ static int parse_arguments(struct options *options, int argc, char **argv)
       options->path = argv[i];
     }
   }
-  if (options->hooks && (options->path != NULL || options->schema || options->records))
+  if (options->hooks && (options->path != NULL || options->schema || options->records || options->archive != NULL))
     return opgap_usage_error(NAME, "--hooks needs no trace and goes with no other option");
+  if (options->archive != NULL && (options->schema || options->records))
+    return opgap_usage_error(NAME, "--archive goes with no other option");
   return -1;
 }
 
@@ -205,13 +219,25 @@ static void print_records(const struct opgap_trace *trace, unsigned process)
   }
 }
 
-static int print_trace(const struct options *options, const char *path)
+static int archive_trace(const struct opgap_source *source, const struct opgap_trace *trace, const char *folder)
 {
-  char error[512];
-  opgap_trace_recover(path);
-  struct opgap_trace *trace = opgap_trace_open(path, error, sizeof error);
-  if (trace == NULL)
-    return opgap_fail(OPGAP_EXIT_USAGE, "%s", opgap_printable(error));
+  struct opgap_copied copied;
+  unsigned running;
+  if (mkdir(folder, 0700) != 0)
+    return opgap_fail(OPGAP_EXIT_USAGE, "cannot make the folder %s: %s", folder, strerror(errno));
+  if (!opgap_copy_trace(trace, folder, &running) || !opgap_copy_modules(source, folder, &copied)) {
+    int code = opgap_fail(OPGAP_EXIT_USAGE, "cannot write to %s: %s", folder, strerror(errno));
+    opgap_copy_remove(folder);
+    return code;
+  }
+  printf("%u process%s copied to %s; of the native stacks %u file%s, %u with debug information apart, %u left out\n",
+         source->process_count, source->process_count == 1 ? "" : "es", opgap_printable(folder), copied.modules,
+         copied.modules == 1 ? "" : "s", copied.debug_files, copied.left_out);
+  return OPGAP_EXIT_DONE;
+}
+
+static void print_whole(const struct options *options, const struct opgap_trace *trace, const char *path)
+{
   unsigned count = opgap_trace_process_count(trace);
   if (!options->schema && !options->records)
     printf("trace %s: %u process%s\n", opgap_printable(path), count, count == 1 ? "" : "es");
@@ -223,9 +249,23 @@ static int print_trace(const struct options *options, const char *path)
     if (!options->schema && !options->records)
       print_process(trace, i);
   }
+}
+
+static int print_trace(const struct options *options, const char *path)
+{
+  char error[512];
+  opgap_trace_recover(path);
+  struct opgap_trace *trace = opgap_trace_open(path, error, sizeof error);
+  if (trace == NULL)
+    return opgap_fail(OPGAP_EXIT_USAGE, "%s", opgap_printable(error));
+  struct opgap_source source = opgap_source_of_trace(trace, path);
   int code = OPGAP_EXIT_DONE;
+  if (options->archive != NULL)
+    code = archive_trace(&source, trace, options->archive);
+  else
+    print_whole(options, trace, path);
   const char *damage;
-  for (unsigned i = 0; (damage = opgap_trace_damage(trace, i)) != NULL; i++) {
+  for (unsigned i = 0; code != OPGAP_EXIT_USAGE && (damage = opgap_trace_damage(trace, i)) != NULL; i++) {
     opgap_fail(0, "%s", opgap_printable(damage));
     code = OPGAP_EXIT_DAMAGED;
   }

@@ -98,7 +98,7 @@ static const char *symbol_of(struct analysis *a, struct opgap_symbols *symbols, 
 
 void locks_finish(struct analysis *a)
 {
-  struct opgap_symbols *symbols = opgap_symbols_new(a->pool);
+  struct opgap_symbols *symbols = opgap_symbols_new(a->pool, a->source->path);
   struct opgap_summary *s = a->summary;
   s->locks = opgap_pool_alloc(a->pool, a->locks.count * sizeof *s->locks);
   for (size_t i = 0; i < a->locks.count; i++) {

@@ -370,7 +370,8 @@ static void add_rows(struct reading *r, const struct seen_stack *stack, struct f
   }
 }
 
-static void read_process(struct reading *r)
+/* The modules and stacks of the process. */
+static void read_records(struct reading *r)
 {
   const struct opgap_process_info *info = r->source->process(r->source->context, r->process);
   r->modules.v.count = r->stacks.count = r->places.count = 0;
@@ -378,6 +379,11 @@ static void read_process(struct reading *r)
   opgap_map_clear(&r->place_index);
   for (unsigned stream = 0; stream < info->stream_count; stream++)
     read_stream(r, stream);
+}
+
+static void read_process(struct reading *r)
+{
+  read_records(r);
   struct frames *frames = opgap_xcalloc(1, sizeof *frames);
   for (size_t i = 0; i < r->stacks.count; i++)
     add_rows(r, &r->stacks.at[i], frames);
@@ -404,7 +410,8 @@ struct opgap_stack_table *opgap_stack_table_read(const struct opgap_source *sour
 {
   struct opgap_pool *pool = opgap_pool_new();
   struct opgap_stack_table *table = opgap_pool_alloc(pool, sizeof *table);
-  struct reading r = {.source = source, .pool = pool, .by = by, .table = table, .symbols = opgap_symbols_new(pool)};
+  struct reading r = {
+      .source = source, .pool = pool, .by = by, .table = table, .symbols = opgap_symbols_new(pool, source->path)};
   table->pool = pool;
   opgap_strings_init(&r.strings, pool);
   for (r.process = 0; r.process < source->process_count; r.process++)
@@ -435,6 +442,51 @@ void opgap_stack_table_free(struct opgap_stack_table *table)
     opgap_pool_free(table->pool);
 }
 
+/* ---- modules ---- */
+
+static void mark_modules(struct reading *r, uint64_t name_id, bool *used)
+{
+  size_t length;
+  const uint8_t *bytes = (const uint8_t *)r->source->name(r->source->context, r->process, name_id, &length);
+  const uint8_t *at = bytes + 1, *end = bytes + length;
+  uint64_t kind, value;
+  if (length == 0 || bytes[0] != 1)
+    return;
+  while (get_number(&at, end, &kind) && get_number(&at, end, &value))
+    if (kind >= 2 && kind - 2 < r->modules.v.count)
+      used[kind - 2] = true;
+}
+
+void opgap_stack_modules(const struct opgap_source *source,
+                         void (*visit)(void *context, const char *path, const char *build_id), void *context)
+{
+  struct opgap_pool *pool = opgap_pool_new();
+  struct reading r = {.source = source, .pool = pool};
+  struct opgap_map visited = {0};
+  opgap_strings_init(&r.strings, pool);
+  for (r.process = 0; r.process < source->process_count; r.process++) {
+    read_records(&r);
+    bool *used = opgap_xcalloc(r.modules.v.count + 1, sizeof *used);
+    for (size_t i = 0; i < r.stacks.count; i++)
+      mark_modules(&r, r.stacks.at[i].name_id, used);
+    for (size_t i = 0; i < r.modules.v.count; i++) {
+      const struct seen_module *m = &r.modules.v.at[i];
+      uint32_t *again = used[i] ? opgap_map_put(&visited, string(&r, m->path), string(&r, m->build_id)) : NULL;
+      if (again != NULL && *again == 0) {
+        *again = 1;
+        visit(context, m->path, m->build_id);
+      }
+    }
+    free(used);
+  }
+  opgap_map_free(&visited);
+  opgap_map_free(&r.stack_index);
+  opgap_strings_free(&r.strings);
+  VEC_FREE(&r.modules.v);
+  VEC_FREE(&r.stacks);
+  opgap_pool_free(pool);
+}
+
 /* ---- source locations ---- */
 
 struct opgap_stack_places {
@@ -446,7 +498,8 @@ struct opgap_stack_places {
 struct opgap_stack_places *opgap_stack_places_new(const struct opgap_source *source, struct opgap_pool *pool)
 {
   struct opgap_stack_places *places = opgap_xcalloc(1, sizeof *places);
-  places->r = (struct reading){.source = source, .pool = pool, .process = UINT_MAX, .symbols = opgap_symbols_new(pool)};
+  places->r = (struct reading){
+      .source = source, .pool = pool, .process = UINT_MAX, .symbols = opgap_symbols_new(pool, source->path)};
   places->modules = opgap_xcalloc(source->process_count, sizeof *places->modules);
   opgap_strings_init(&places->r.strings, pool);
   return places;

@@ -32,6 +32,10 @@ struct opgap_stack_table *opgap_stack_table_read(const struct opgap_source *sour
                                                  int32_t process);
 void opgap_stack_table_free(struct opgap_stack_table *table);
 
+/* Calls visit once for each module that a recorded stack goes through; the texts live until it returns. */
+void opgap_stack_modules(const struct opgap_source *source,
+                         void (*visit)(void *context, const char *path, const char *build_id), void *context);
+
 /* Source locations of single stacks, for the table of ops; "" for what is no stack.  "FILE:LINE FUNCTION" of the
  * innermost Python frame, else of the innermost one outside of the C runtime whose source is known; else
  * "FUNCTION (FILE)" of the innermost one with a name, or its address.  The texts belong to the pool.  Every MODULE

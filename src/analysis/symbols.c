@@ -11,6 +11,7 @@
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 #include <libiberty/demangle.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct module {
@@ -22,22 +23,37 @@ struct module {
 
 struct opgap_symbols {
   struct opgap_pool *pool;
+  const char *folder; /* of the trace, absolute */
+  char *debug_path;
+  Dwfl_Callbacks callbacks;
   VEC(struct module) modules;
   unsigned changed;
 };
 
-static char *debug_path;
-static const Dwfl_Callbacks callbacks = {
-    .find_elf = dwfl_build_id_find_elf,
-    .find_debuginfo = dwfl_standard_find_debuginfo,
-    .section_address = dwfl_offline_section_address,
-    .debuginfo_path = &debug_path,
-};
+static const char *folder_of(struct opgap_pool *pool, const char *trace)
+{
+  struct stat status;
+  char *path = realpath(trace, NULL), *slash = path != NULL ? strrchr(path, '/') : NULL;
+  if (slash != NULL && stat(path, &status) == 0 && !S_ISDIR(status.st_mode))
+    *slash = '\0';
+  const char *folder = opgap_pool_string(pool, path != NULL ? path : "");
+  free(path);
+  return folder;
+}
 
-struct opgap_symbols *opgap_symbols_new(struct opgap_pool *pool)
+struct opgap_symbols *opgap_symbols_new(struct opgap_pool *pool, const char *trace)
 {
   struct opgap_symbols *symbols = opgap_xcalloc(1, sizeof *symbols);
   symbols->pool = pool;
+  symbols->folder = folder_of(pool, trace);
+  /* beside the file, where .gnu_debuglink says, and by build-id below these folders */
+  symbols->debug_path = strchr(symbols->folder, ':') == NULL
+                            ? (char *)opgap_pool_printf(pool, ":.debug:%s:/usr/lib/debug", symbols->folder)
+                            : NULL;
+  symbols->callbacks = (Dwfl_Callbacks){.find_elf = dwfl_build_id_find_elf,
+                                        .find_debuginfo = dwfl_standard_find_debuginfo,
+                                        .section_address = dwfl_offline_section_address,
+                                        .debuginfo_path = &symbols->debug_path};
   return symbols;
 }
 
@@ -74,10 +90,10 @@ static bool same_build(Dwfl_Module *module, const char *build_id)
 }
 
 /* Opens a file as a module; false: there is no such file, or it is another build. */
-static bool open_file(struct module *m, const char *path)
+static bool open_file(const struct opgap_symbols *symbols, struct module *m, const char *path)
 {
   GElf_Addr bias;
-  m->dwfl = dwfl_begin(&callbacks);
+  m->dwfl = dwfl_begin(&symbols->callbacks);
   if (m->dwfl == NULL)
     return false;
   Dwfl_Module *module = dwfl_report_offline(m->dwfl, path, path, -1);
@@ -94,12 +110,16 @@ static bool open_file(struct module *m, const char *path)
 
 static void open_module(struct opgap_symbols *symbols, struct module *m)
 {
-  if (open_file(m, m->path))
+  const char *id = m->build_id;
+  if (open_file(symbols, m, m->path))
     return;
-  symbols->changed += access(m->path, F_OK) == 0 && m->build_id[0] != '\0';
-  if (strlen(m->build_id) > 2)
-    open_file(m,
-              opgap_pool_printf(symbols->pool, "/usr/lib/debug/.build-id/%.2s/%s.debug", m->build_id, m->build_id + 2));
+  if (strlen(id) > 2 &&
+      open_file(symbols, m,
+                opgap_pool_printf(symbols->pool, "%s/" OPGAP_ARCHIVE_FOLDER "/%.2s/%s", symbols->folder, id, id + 2)))
+    return;
+  symbols->changed += access(m->path, F_OK) == 0 && id[0] != '\0';
+  if (strlen(id) > 2)
+    open_file(symbols, m, opgap_pool_printf(symbols->pool, "/usr/lib/debug/.build-id/%.2s/%s.debug", id, id + 2));
 }
 
 static struct module *module_of(struct opgap_symbols *symbols, const char *path, const char *build_id)
@@ -202,6 +222,21 @@ const char *opgap_symbols_data(struct opgap_symbols *symbols, const char *module
                      : opgap_pool_printf(symbols->pool, "%s+%" PRIu64 " in %s", name, (uint64_t)offset, file);
 }
 
+bool opgap_symbols_files(struct opgap_symbols *symbols, const char *module, const char *build_id, const char **file,
+                         const char **debug)
+{
+  struct module *m = module_of(symbols, module, build_id);
+  const char *main = NULL, *apart = NULL;
+  Dwarf_Addr bias;
+  if (m->module == NULL)
+    return false;
+  dwfl_module_getdwarf(m->module, &bias); /* which looks for it */
+  dwfl_module_info(m->module, NULL, NULL, NULL, NULL, NULL, &main, &apart);
+  *file = main != NULL ? main : m->path;
+  *debug = apart != NULL && strcmp(apart, *file) != 0 ? apart : "";
+  return true;
+}
+
 /* As .cfi_signal_frame says of it. */
 bool opgap_symbols_is_signal(struct opgap_symbols *symbols, const char *module, const char *build_id, uint64_t address)
 {
@@ -250,9 +285,9 @@ struct opgap_symbols {
   char unused;
 };
 
-struct opgap_symbols *opgap_symbols_new(struct opgap_pool *pool)
+struct opgap_symbols *opgap_symbols_new(struct opgap_pool *pool, const char *trace)
 {
-  (void)pool;
+  (void)pool, (void)trace;
   return opgap_xcalloc(1, sizeof(struct opgap_symbols));
 }
 
@@ -273,6 +308,13 @@ const char *opgap_symbols_data(struct opgap_symbols *symbols, const char *module
 {
   (void)symbols, (void)module, (void)build_id, (void)address;
   return NULL;
+}
+
+bool opgap_symbols_files(struct opgap_symbols *symbols, const char *module, const char *build_id, const char **file,
+                         const char **debug)
+{
+  (void)symbols, (void)module, (void)build_id, (void)file, (void)debug;
+  return false;
 }
 
 bool opgap_symbols_is_signal(struct opgap_symbols *symbols, const char *module, const char *build_id, uint64_t address)

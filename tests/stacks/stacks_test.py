@@ -119,6 +119,37 @@ def separate(folder):
     assert "1 files are other builds now" in run(OPGAP, "report", "--by", "function", trace)[0]
 
 
+def archive(folder):
+    """A copy of the trace gives the same names and lines where neither the program nor its debug file is."""
+    if not shutil.which("objcopy"):
+        skip("objcopy is not installed")
+    program = os.path.join(folder, "program")
+    run("objcopy", "--only-keep-debug", CALLERS, program + ".debug")
+    run("objcopy", "--strip-all", f"--add-gnu-debuglink={program}.debug", CALLERS, program)
+    trace = record(folder, "native", program, str(COUNT))
+    before = table(trace, "line")
+    copy = os.path.join(folder, "copy.opgap")
+    said, _ = run(OPGAP, "info", "--archive", copy, trace)
+    assert re.match(rf"1 process copied to {copy}; of the native stacks \d+ files, \d+ with debug information apart, 0 "
+                    r"left out\n$", said), said
+    assert "cannot make the folder" in run(OPGAP, "info", "--archive", copy, trace, code=2)[1]
+    os.unlink(program)
+    os.unlink(program + ".debug")
+    assert table(copy, "line") == before
+    assert not any("callers.c" in line for line in table(trace, "line")), "the program is still found"
+    files = [os.path.join(path, name) for path, _, names in os.walk(os.path.join(copy, ".build-id")) for name in names]
+    assert sum(name.endswith(".debug") for name in files) >= 1 and len(files) >= 3, files
+    # what cannot be had is named, an archive can be archived, and a failed one leaves nothing
+    again, late = os.path.join(folder, "again.opgap"), os.path.join(folder, "late.opgap")
+    run(OPGAP, "info", "--archive", again, copy)
+    assert table(again, "line") == before
+    said, errors = run(OPGAP, "info", "--archive", late, trace)
+    assert said.endswith(" 1 left out\n") and f"{program} is left out: it is not there any more" in errors, errors
+    full = os.path.join(folder, "full.opgap")
+    run("sh", "-c", f"ulimit -f 8; exec '{OPGAP}' info --archive '{full}' '{copy}'", code=2)
+    assert not os.path.exists(full)
+
+
 def signals(folder):
     """A signal that comes in a hooked call: the tracer's own frames are no part of the stack, the call goes on."""
     trace = record(folder, "native", CALLERS, str(COUNT), "signals")
@@ -195,6 +226,6 @@ def python(folder):
         assert call_back - step > 1 and not any("_PyEval_EvalFrameDefault" in name for name in stack), stack
 
 
-CASES = {f.__name__: f for f in (native, separate, signals, threads, locks, python)}
+CASES = {f.__name__: f for f in (native, separate, archive, signals, threads, locks, python)}
 with tempfile.TemporaryDirectory(prefix="opgap-stacks-") as place:
     CASES[CASE](os.path.realpath(place))
