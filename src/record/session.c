@@ -306,17 +306,13 @@ static struct opgap_arena *make_arena(const char *stem)
     arena = try_folder(opgap_config.folder, stem, false);
   if (arena)
     return arena;
-  static bool said;
   uint64_t size = opgap_config.settings.buffer;
   arena = opgap_raw_mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
   if (arena == NULL)
     return NULL;
   lay_out(arena, size);
   opgap_state->arena = arena;
-  if (!first_memory(arena))
-    return NULL;
-  opgap_notice(&said, "no room for the ring in /dev/shm or the trace folder: private memory, not kill-safe");
-  return arena;
+  return first_memory(arena) ? arena : NULL;
 }
 
 /* ---- the process's description ---- */
@@ -543,6 +539,9 @@ static bool begin(struct opgap_state *state, bool forked)
   state->process_stream = opgap_slot_take(OPGAP_STREAM_PROCESS, 0, &index);
   if (state->process_stream)
     opgap_cells[index].thread = state->process_stream;
+  static bool said;
+  if (arena->ring_file[0] == '\0') /* said now: where nothing can be written at all, that alone is told */
+    opgap_notice(&said, "no room for the ring in /dev/shm or the trace folder: private memory, not kill-safe");
   return true;
 }
 

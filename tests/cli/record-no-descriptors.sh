@@ -1,0 +1,15 @@
+# A child that may open no file is not traced and says so once; it runs, and its parent is traced.
+opgap record --log warn --out t.opgap -- /usr/bin/python3 - <<'END'
+import os
+import resource
+
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+if os.fork() == 0:
+    os.write(1, b"the child runs\n")
+    os._exit(0)
+os.wait()
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+END
+echo $?
+opgap info t.opgap | grep -E 'ended  ' | sed 's/^ *//'
