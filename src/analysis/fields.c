@@ -187,6 +187,7 @@ static const struct field gpu_fields[] = {
     PLAIN(U64, MAX, opgap_sum_gpu, memory_bytes),
     PLAIN(U64, MAX, opgap_sum_gpu, sm_count),
     PLAIN(REAL, MAX, opgap_sum_gpu, utilisation),
+    PLAIN(REAL, MAX, opgap_sum_gpu, sampled_utilisation),
     STRUCT(FIRST, opgap_sum_gpu, state, gpu_state),
 };
 TABLE(gpu, struct opgap_sum_gpu);

@@ -579,6 +579,15 @@ static void add_state(struct analysis *a, unsigned process, const struct opgap_r
   d->driver = analysis_gid(a, process, r->field[9]);
 }
 
+static void add_use(struct analysis *a, unsigned process, const struct opgap_record *r)
+{
+  struct device *d = device_of(a, process, r->status);
+  if (!analysis_in_window(a, r->end_ns))
+    return;
+  gpu_use_add(&d->state, r);
+  d->name = analysis_gid(a, process, r->field[0]);
+}
+
 void gpu_record(struct analysis *a, unsigned process, const struct opgap_record *r)
 {
   a->processes[process].uses_gpu |= r->event == OPGAP_EV_GPU_API || r->event == OPGAP_EV_KERNEL;
@@ -596,6 +605,9 @@ void gpu_record(struct analysis *a, unsigned process, const struct opgap_record 
     break;
   case OPGAP_EV_GPU_STATE:
     add_state(a, process, r);
+    break;
+  case OPGAP_EV_GPU_USE:
+    add_use(a, process, r);
     break;
   case OPGAP_EV_GPU_LOST:
     if (r->status == 1)
@@ -740,6 +752,7 @@ static void fill(struct analysis *a, struct device *d, struct opgap_sum_gpu *row
       .memory_bytes = d->memory_bytes,
       .sm_count = d->sm_count,
       .utilisation = span ? (double)d->busy_ns / (double)span : -1,
+      .sampled_utilisation = gpu_use_of(&d->state),
       .state = gpu_state_of(&d->state),
   };
   row->state.driver = analysis_text(a, d->driver);

@@ -91,3 +91,16 @@ struct opgap_sum_gpu_state gpu_state_of(const struct gpu_state_sum *sum)
     state.brakes[b] = sum->knows_brakes ? sum->brakes[b] : OPGAP_UNKNOWN;
   return state;
 }
+
+void gpu_use_add(struct gpu_state_sum *sum, const struct opgap_record *r)
+{
+  if (r->field[1] == OPGAP_GPU_UNKNOWN)
+    return;
+  sum->use_samples++;
+  sum->use_percent += r->field[1];
+}
+
+double gpu_use_of(const struct gpu_state_sum *sum)
+{
+  return sum->use_samples ? (double)sum->use_percent / (double)sum->use_samples / 100 : -1;
+}

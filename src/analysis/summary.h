@@ -427,7 +427,7 @@ struct opgap_sum_gpu_state {
   const char *driver;                   /* version, "" unknown */
 };
 
-/* Key: host, device. */
+/* Key: host, device.  Without activity records (span_ns 0) nothing is known of what ran. */
 struct opgap_sum_gpu {
   uint32_t device;
   const char *name, *host;
@@ -438,6 +438,7 @@ struct opgap_sum_gpu {
   uint64_t h2d_bytes, d2h_bytes, d2d_bytes;
   uint64_t memory_bytes, sm_count; /* of the device; OPGAP_UNKNOWN */
   double utilisation;              /* busy / span, 0..1; negative: unknown */
+  double sampled_utilisation;      /* where CUPTI told of no activity: NVML's, of all processes, 0..1; negative: none */
   struct opgap_sum_gpu_state state;
 };
 

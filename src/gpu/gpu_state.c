@@ -21,6 +21,8 @@ struct sample {
   uint64_t at;
   uint32_t device;
   uint64_t fields[10]; /* as GPU_STATE's in events.def */
+  bool has_use;
+  uint64_t use[3]; /* as GPU_USE's */
 };
 
 static struct {
@@ -28,6 +30,7 @@ static struct {
   uint8_t uuid[16];
   void *handle; /* helper; NULL: not asked for yet, or NVML does not know it */
   bool asked;
+  uint32_t name; /* interned; with use */
 } devices[DEVICES];
 
 static struct sample ring[SAMPLES];
@@ -38,7 +41,7 @@ static struct { /* helper only */
 #define X(name, parameters) int(*name) parameters;
   NVML_FUNCTIONS(X)
 #undef X
-  bool tried, works;
+  bool tried, works, with_use;
   uint32_t driver; /* interned */
   uint64_t next_at;
 } nvml;
@@ -49,6 +52,35 @@ void opgap_gpu_state_device(uint32_t id, const uint8_t uuid[16])
     return;
   memcpy(devices[id].uuid, uuid, sizeof devices[id].uuid);
   atomic_store_explicit(&devices[id].known, true, memory_order_release);
+}
+
+/* Of the driver's interface (cuda.h). */
+enum { CUDA_OK = 0, CUDA_NOT_INITIALIZED = 3 };
+
+enum opgap_gpu_found opgap_gpu_state_find(void)
+{
+  void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  int (*get_count)(int *) = NULL, (*get)(int *, int) = NULL, (*get_uuid)(uint8_t *, int) = NULL;
+  int count = 0, device;
+  if (driver == NULL)
+    return OPGAP_GPU_NONE;
+  *(void **)&get_count = dlsym(driver, "cuDeviceGetCount");
+  *(void **)&get = dlsym(driver, "cuDeviceGet");
+  *(void **)&get_uuid = dlsym(driver, "cuDeviceGetUuid_v2"); /* of the part, where the device is one of MIG */
+  if (get_uuid == NULL)
+    *(void **)&get_uuid = dlsym(driver, "cuDeviceGetUuid");
+  if (get_count == NULL || get == NULL || get_uuid == NULL)
+    return OPGAP_GPU_NONE;
+  int result = get_count(&count);
+  if (result == CUDA_NOT_INITIALIZED)
+    return OPGAP_GPU_NOT_YET;
+  for (int i = 0; result == CUDA_OK && i < count; i++) {
+    uint8_t uuid[16];
+    if (get(&device, i) == CUDA_OK && get_uuid(uuid, device) == CUDA_OK)
+      opgap_gpu_state_device((uint32_t)i, uuid);
+  }
+  nvml.with_use = true;
+  return result == CUDA_OK && count > 0 ? OPGAP_GPU_FOUND : OPGAP_GPU_NONE;
 }
 
 static bool any_device(void)
@@ -101,6 +133,20 @@ static void *handle_of(const uint8_t *uuid)
 #define ASK(value, function, ...)                                                                                      \
   (nvml.function != NULL && nvml.function(__VA_ARGS__) == NVML_OK ? (uint64_t)(value) : OPGAP_GPU_UNKNOWN)
 
+static void sample_use(struct sample *s, void *device)
+{
+  struct nvml_utilization percent = {0, 0};
+  char name[NVML_NAME_BYTES] = "";
+  if (devices[s->device].name == 0 && nvml.nvmlDeviceGetName != NULL &&
+      nvml.nvmlDeviceGetName(device, name, sizeof name) == NVML_OK) {
+    name[sizeof name - 1] = '\0';
+    devices[s->device].name = opgap_intern(name, strlen(name));
+  }
+  s->use[0] = devices[s->device].name;
+  s->use[1] = ASK(percent.gpu, nvmlDeviceGetUtilizationRates, device, &percent);
+  s->use[2] = s->use[1] == OPGAP_GPU_UNKNOWN ? OPGAP_GPU_UNKNOWN : percent.memory;
+}
+
 static void sample_device(uint32_t id, void *device)
 {
   uint32_t at = atomic_load_explicit(&write_pos, memory_order_relaxed);
@@ -123,6 +169,9 @@ static void sample_device(uint32_t id, void *device)
   f[7] = ASK(memory.used, nvmlDeviceGetMemoryInfo, device, &memory);
   f[8] = f[7] == OPGAP_GPU_UNKNOWN ? OPGAP_GPU_UNKNOWN : memory.total;
   f[9] = nvml.driver;
+  s->has_use = nvml.with_use;
+  if (s->has_use)
+    sample_use(s, device);
   atomic_store_explicit(&write_pos, at + 1, memory_order_release);
 }
 
@@ -165,6 +214,8 @@ void opgap_gpu_state_drain(void)
   for (; at != atomic_load_explicit(&write_pos, memory_order_acquire); at++) {
     const struct sample *s = &ring[at % SAMPLES];
     opgap_gpu_emit(OPGAP_EV_GPU_STATE, s->device, s->at, s->at, s->fields, 10);
+    if (s->has_use)
+      opgap_gpu_emit(OPGAP_EV_GPU_USE, s->device, s->at, s->at, s->use, 3);
     atomic_store_explicit(&read_pos, at + 1, memory_order_release);
   }
 }

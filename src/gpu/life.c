@@ -370,6 +370,20 @@ static bool helper_round(void)
   return more;
 }
 
+/* CUPTI does not work: NVML tells at least how much the devices do.  Until the program ends. */
+static void sample_instead(void)
+{
+  enum opgap_gpu_found found = OPGAP_GPU_NOT_YET;
+  while (found != OPGAP_GPU_NONE && !atomic_load_explicit(&life.over, memory_order_acquire)) {
+    uint32_t bell = atomic_load_explicit(&life.bell, memory_order_acquire);
+    if (found == OPGAP_GPU_NOT_YET)
+      found = opgap_gpu_state_find();
+    if (wanted() && opgap_gpu_state_sample(opgap_clock_ns()))
+      opgap_session_wake();
+    opgap_raw_futex_wait(&life.bell, bell, FLUSH_EVERY_NS * (found == OPGAP_GPU_FOUND ? 10u : 1u));
+  }
+}
+
 static void *helper_main(void *unused)
 {
   (void)unused;
@@ -385,6 +399,8 @@ static void *helper_main(void *unused)
     opgap_raw_futex_wait(&life.bell, bell, more ? FLUSH_EVERY_NS : 0);
     more = helper_round();
   }
+  if (state_now() == LIFE_FAILED)
+    sample_instead();
   return NULL;
 }
 
@@ -444,6 +460,7 @@ static void attach(void)
     } else {
       fail(reason ? reason : failure_text(result),
            reason || result == CUPTI_NOT_INITIALIZED || result == CUPTI_UNKNOWN);
+      start_helper();
     }
   }
   unlock_life();
@@ -490,7 +507,8 @@ void opgap_gpu_end(void)
   ensure_process();
   if (atomic_load_explicit(&life.exit_handlers, memory_order_relaxed) > 0)
     end_cupti();
-  atomic_store_explicit(&life.over, true, memory_order_relaxed);
+  atomic_store_explicit(&life.over, true, memory_order_release);
+  opgap_gpu_state_stop();
 }
 
 void opgap_gpu_flush(void)

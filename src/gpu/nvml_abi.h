@@ -9,9 +9,15 @@
 
 enum opgap_nvml { NVML_OK = 0, NVML_CLOCK_OF_SM = 1, NVML_CLOCK_OF_MEMORY = 2, NVML_SENSOR_OF_GPU = 0 };
 #define NVML_DRIVER_VERSION_BYTES 80u
+#define NVML_NAME_BYTES 96u
 
 struct nvml_memory { /* nvmlMemory_t */
   unsigned long long total, free, used;
+};
+
+struct nvml_utilization { /* nvmlUtilization_t: percent of the last sample period (1/6 s to 1 s) with a kernel running
+                           */
+  unsigned gpu, memory;
 };
 
 /* The functions: X(name, parameters).  Each may be missing but the first three. */
@@ -25,6 +31,8 @@ struct nvml_memory { /* nvmlMemory_t */
   X(nvmlDeviceGetEnforcedPowerLimit, (void *device, unsigned *milliwatts))                                             \
   X(nvmlDeviceGetTemperature, (void *device, int sensor, unsigned *celsius))                                           \
   X(nvmlDeviceGetCurrentClocksThrottleReasons, (void *device, unsigned long long *reasons))                            \
-  X(nvmlDeviceGetMemoryInfo, (void *device, struct nvml_memory *memory))
+  X(nvmlDeviceGetMemoryInfo, (void *device, struct nvml_memory *memory))                                               \
+  X(nvmlDeviceGetUtilizationRates, (void *device, struct nvml_utilization *percent))                                   \
+  X(nvmlDeviceGetName, (void *device, char *name, unsigned length))
 
 #endif

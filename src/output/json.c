@@ -423,26 +423,33 @@ static json_t *gpu_state_json(const struct opgap_sum_gpu_state *s)
   return j;
 }
 
+/* A device that CUPTI neither described nor told any activity of: nothing is known of what ran. */
+static json_t *traced_number(const struct opgap_sum_gpu *g, uint64_t value)
+{
+  return g->span_ns == 0 && g->sm_count == OPGAP_UNKNOWN ? json_null() : number(value);
+}
+
 static json_t *gpu_json(const struct opgap_sum_gpu *g)
 {
   json_t *j = json_object();
   PUT(j, "device", json_integer(g->device));
   PUT(j, "name", opgap_json_text(g->name));
   PUT(j, "host", opgap_json_text(g->host));
-  PUT(j, "busy_ns", number(g->busy_ns));
+  PUT(j, "busy_ns", traced_number(g, g->busy_ns));
   PUT(j, "utilisation", g->utilisation < 0 ? json_null() : json_real(g->utilisation));
-  PUT(j, "span_ns", number(g->span_ns));
-  PUT(j, "kernel_ns", number(g->kernel_ns));
-  PUT(j, "memcpy_ns", number(g->memcpy_ns));
-  PUT(j, "memset_ns", number(g->memset_ns));
-  PUT(j, "communication_ns", number(g->communication_ns));
-  PUT(j, "exposed_communication_ns", number(g->exposed_communication_ns));
-  PUT(j, "kernels", number(g->kernels));
-  PUT(j, "memcpys", number(g->memcpys));
-  PUT(j, "memsets", number(g->memsets));
-  PUT(j, "h2d_bytes", number(g->h2d_bytes));
-  PUT(j, "d2h_bytes", number(g->d2h_bytes));
-  PUT(j, "d2d_bytes", number(g->d2d_bytes));
+  PUT(j, "sampled_utilisation", g->sampled_utilisation < 0 ? json_null() : json_real(g->sampled_utilisation));
+  PUT(j, "span_ns", traced_number(g, g->span_ns));
+  PUT(j, "kernel_ns", traced_number(g, g->kernel_ns));
+  PUT(j, "memcpy_ns", traced_number(g, g->memcpy_ns));
+  PUT(j, "memset_ns", traced_number(g, g->memset_ns));
+  PUT(j, "communication_ns", traced_number(g, g->communication_ns));
+  PUT(j, "exposed_communication_ns", traced_number(g, g->exposed_communication_ns));
+  PUT(j, "kernels", traced_number(g, g->kernels));
+  PUT(j, "memcpys", traced_number(g, g->memcpys));
+  PUT(j, "memsets", traced_number(g, g->memsets));
+  PUT(j, "h2d_bytes", traced_number(g, g->h2d_bytes));
+  PUT(j, "d2h_bytes", traced_number(g, g->d2h_bytes));
+  PUT(j, "d2d_bytes", traced_number(g, g->d2d_bytes));
   PUT(j, "memory_bytes", number(g->memory_bytes));
   PUT(j, "sm_count", number(g->sm_count));
   PUT(j, "state", gpu_state_json(&g->state));

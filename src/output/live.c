@@ -67,7 +67,14 @@ static void print_use(const struct opgap_summary *s, const struct opgap_live *li
   for (size_t i = 0; i < s->over_time.device_count; i++)
     fprintf(file, "  GPU %-5u %.1f %% busy\n", s->over_time.devices[i].device,
             share(sum_of(s->over_time.devices[i].busy_ns), live->interval_ns));
-  if (s->over_time.device_count == 0)
+  bool sampled = false;
+  for (size_t i = 0; i < s->gpu_count; i++)
+    if (s->gpus[i].sampled_utilisation >= 0) {
+      sampled = true;
+      fprintf(file, "  GPU %-5u ~%.1f %% busy (of all processes, by NVML)\n", s->gpus[i].device,
+              100 * s->gpus[i].sampled_utilisation);
+    }
+  if (s->over_time.device_count == 0 && !sampled)
     fprintf(file, "  GPU       no activity\n");
 }
 

@@ -425,6 +425,23 @@ static void gpu_tables(const struct page *p)
   }
 }
 
+/* "37.0 % by NVML's samples", of the devices whose work CUPTI did not tell of. */
+static void sampled_use(const struct page *p)
+{
+  bool any = false;
+  for (size_t i = 0; i < p->s->gpu_count; i++) {
+    const struct opgap_sum_gpu *gpu = &p->s->gpus[i];
+    if (gpu->sampled_utilisation < 0)
+      continue;
+    if (!any)
+      heading(p, "GPU use");
+    any = true;
+    say(p,
+        "GPU %u (%s) ran kernels for ~%.1f %% of the time, of all processes, as NVML samples it: CUPTI told of none.",
+        gpu->device, gpu->name[0] ? gpu->name : "?", 100 * gpu->sampled_utilisation);
+  }
+}
+
 static void gpu_state(const struct page *p)
 {
   struct table table;
@@ -443,8 +460,11 @@ static void gpu(const struct page *p)
   const struct opgap_sum_gaps *g = &p->s->gaps;
   struct table table;
   char sum[32], least[32], waits[3][32];
-  if (!p->s->has_gpu)
+  if (!p->s->has_gpu) {
+    sampled_use(p);
+    gpu_state(p);
     return;
+  }
   heading(p, "GPU");
   size_t more = section_gpus(&table, p->s, p->o);
   finish_table(p, &table, more, "GPUs");

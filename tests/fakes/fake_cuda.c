@@ -340,7 +340,7 @@ static void tear_down(void)
 
 /* ---- driver interface (cuda.h) ---- */
 
-enum { SUCCESS = 0, NO_DEVICE = 100 };
+enum { SUCCESS = 0, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101 };
 typedef int (*injection_fn)(void);
 
 /* The driver loads CUDA_INJECTION64_PATH and calls InitializeInjection while it initialises (CUPTI's documentation of
@@ -378,8 +378,24 @@ int cuDriverGetVersion(int *version)
 FAKE_EXPORT int cuDeviceGetCount(int *count);
 int cuDeviceGetCount(int *count)
 {
+  if (atomic_load(&initialised) != 2)
+    return NOT_INITIALIZED;
   *count = fake_device_count();
   return SUCCESS;
+}
+FAKE_EXPORT int cuDeviceGet(int *device, int ordinal);
+int cuDeviceGet(int *device, int ordinal)
+{
+  *device = ordinal;
+  return ordinal >= 0 && ordinal < fake_device_count() ? SUCCESS : INVALID_DEVICE;
+}
+/* The same as the fake CUPTI and NVML give. */
+FAKE_EXPORT int cuDeviceGetUuid(uint8_t *uuid, int device);
+int cuDeviceGetUuid(uint8_t *uuid, int device)
+{
+  for (unsigned i = 0; i < 16; i++)
+    uuid[i] = (uint8_t)(i == 0 ? (unsigned)device : i);
+  return device >= 0 && device < fake_device_count() ? SUCCESS : INVALID_DEVICE;
 }
 
 /* How long a kernel runs: one named spin takes the ns of its first argument, as it would on a real device; others take

@@ -6,6 +6,7 @@
  *   mhz=N         clock of the multiprocessors (1410, which is also the most)
  *   throttle=N    clocks event reasons (0), decimal
  *   power=N       watts used (250 of 400)
+ *   use=N         percent of the time with a kernel running (37), memory half of it
  *   blind         power, temperature and reasons are not supported by the device
  */
 #include "fake_gpu.h"
@@ -125,4 +126,22 @@ int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory)
   memory->used = 12ull << 30;
   memory->free = memory->total - memory->used;
   return SUCCESS;
+}
+struct utilization {
+  unsigned gpu, memory;
+};
+FAKE_EXPORT int nvmlDeviceGetUtilizationRates(void *device, struct utilization *percent);
+int nvmlDeviceGetUtilizationRates(void *device, struct utilization *percent)
+{
+  CHECK(device);
+  percent->gpu = (unsigned)option("use", 37);
+  percent->memory = percent->gpu / 2;
+  return option("blind", 0) ? NOT_SUPPORTED : SUCCESS;
+}
+FAKE_EXPORT int nvmlDeviceGetName(void *device, char *name, unsigned length);
+int nvmlDeviceGetName(void *device, char *name, unsigned length)
+{
+  CHECK(device);
+  int written = snprintf(name, length, "%s", fake_device_name());
+  return written >= 0 && (unsigned)written < length ? SUCCESS : INSUFFICIENT_SIZE;
 }

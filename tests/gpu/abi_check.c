@@ -443,6 +443,10 @@ VALUE(NVTX_NOT_TRACKED, NVTX_NO_PUSH_POP_TRACKING);
 static_assert(sizeof(struct nvml_memory) == sizeof(nvmlMemory_t), "nvmlMemory_t");
 SAME(nvml_memory, total, nvmlMemory_t, total);
 SAME(nvml_memory, used, nvmlMemory_t, used);
+static_assert(sizeof(struct nvml_utilization) == sizeof(nvmlUtilization_t), "nvmlUtilization_t");
+SAME(nvml_utilization, gpu, nvmlUtilization_t, gpu);
+SAME(nvml_utilization, memory, nvmlUtilization_t, memory);
+VALUE(NVML_NAME_BYTES, NVML_DEVICE_NAME_V2_BUFFER_SIZE);
 VALUE(NVML_OK, NVML_SUCCESS);
 VALUE(NVML_CLOCK_OF_SM, NVML_CLOCK_SM);
 VALUE(NVML_CLOCK_OF_MEMORY, NVML_CLOCK_MEM);
@@ -473,6 +477,8 @@ int opgap_check_nvml(const struct check_nvml *ours, void *P, int N)
   FUNCTION(nvmlDeviceGetTemperature, P, N, P);
   FUNCTION(nvmlDeviceGetCurrentClocksThrottleReasons, P, P);
   FUNCTION(nvmlDeviceGetMemoryInfo, P, P);
+  FUNCTION(nvmlDeviceGetUtilizationRates, P, P);
+  FUNCTION(nvmlDeviceGetName, P, P, N);
   return (int)sum;
 }
 #pragma GCC diagnostic pop

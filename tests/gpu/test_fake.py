@@ -67,6 +67,8 @@ class Run:
                                     text=True, timeout=60)
             expect(report.returncode, 0, "the report: " + report.stderr)
             self.report = json.loads(report.stdout)
+            self.text = subprocess.run([OPGAP, "report", env["OPGAP_OUT"]], capture_output=True, text=True,
+                                       timeout=60).stdout
         shutil.rmtree(folder)
 
     def read(self, trace):
@@ -585,6 +587,30 @@ def case_state():
         run = scenario("sleep", 30, 10000, **setting)
         expect(len(run.of("gpu state")), 0, "samples with %s" % setting)
         expect([g["state"] for g in run.report["gpu"]], [None] * len(run.report["gpu"]), "state with %s" % setting)
+
+
+def case_sampled_use():
+    """CUPTI is not allowed, or not there: how much the devices do is NVML's to tell, and what it cannot tell is null."""
+    for cupti, why in (("enable=35", "unavailable: no permission to profile the GPU (NVreg_RestrictProfilingToAdminUsers)"),
+                       ("subscribe=39", "unavailable: another tool holds CUPTI")):
+        run = scenario("sleep", 50, 20000, FAKE_CUPTI=cupti, FAKE_NVML="use=62", FAKE_GPU_DEVICES="2")
+        expect(run.report["gpu_status"], why, "status")
+        expect([(g["device"], g["name"], g["sampled_utilisation"], g["utilisation"], g["busy_ns"], g["kernels"],
+                 g["h2d_bytes"]) for g in run.report["gpu"]],
+               [(i, "Fake GPU 80GB", 0.62, None, None, None, None) for i in (0, 1)], "use of the devices")
+        samples = run.report["gpu"][0]["state"]["samples"]
+        expect(1 <= samples <= 5, True, "about one sample a second: %d" % samples)
+        expect({(r.status, r.number("busy_percent"), r.number("memory_percent")) for r in run.of("gpu use")},
+               {(0, 62, 31), (1, 62, 31)}, "records")
+        expect("~62.0 % of the time" in run.text, True, "the report's text: " + run.text)
+    run = scenario("sleep", 50, 20000)
+    expect(([g["sampled_utilisation"] for g in run.report["gpu"]], len(run.of("gpu use"))), ([None], 0), "with CUPTI")
+    for setting in ({"FAKE_NVML": "init=9"}, {"OPGAP_HOOKS": "-cuda"}, {"FAKE_GPU_DEVICES": "0"}):
+        run = scenario("sleep", 30, 10000, FAKE_CUPTI="enable=35", **setting)
+        expect((run.report["gpu"], len(run.of("gpu use"))), ([], 0), "devices with %s" % setting)
+    run = scenario("sleep", 50, 20000, FAKE_CUPTI="enable=35", FAKE_NVML="blind")
+    expect([(g["sampled_utilisation"], g["state"]["sm_mhz"], g["busy_ns"]) for g in run.report["gpu"]],
+           [(None, 1410, None)], "NVML is blind")
 
 
 def case_where():

@@ -49,7 +49,8 @@
       tiles.push(tile("Steps", count(data.steps), `by ${r.steps.source}, ${count(r.steps.skipped)} warm-up`),
         tile("Median step", time(r.steps.median_ns), `p95 ${time(r.steps.p95_ns)}`, { "data-ns": r.steps.median_ns }));
     for (const gpu of r.gpu.slice(0, 4))
-      tiles.push(tile(`GPU ${gpu.device} busy`, percent(gpu.utilisation), `${time(gpu.busy_ns)} of ${time(gpu.span_ns)}`));
+      tiles.push(gpu.busy_ns !== null ? tile(`GPU ${gpu.device} busy`, percent(gpu.utilisation), `${time(gpu.busy_ns)} of ${time(gpu.span_ns)}`)
+        : tile(`GPU ${gpu.device} busy`, sampledUse(gpu), "of all processes, by NVML"));
     tiles.push(tile("Waits of threads", time(r.idle_gaps.thread_ns), `${count(r.idle_gaps.thread_count)} gaps`),
       tile("Memory", r.memory.peak_rss_bytes === null ? "–" : "~" + bytes(r.memory.peak_rss_bytes), "peak resident, sampled"),
       tile("Processes", count(r.processes.length), r.untraced.length ? `${count(r.untraced.length)} not traced` : "all traced"),
@@ -117,11 +118,19 @@
     return words.join(", ") || `${count(s.samples)} samples, none with figures`;
   }
 
+  function sampledUse(gpu) {
+    return gpu.sampled_utilisation === null ? "–" : "~" + percent(gpu.sampled_utilisation);
+  }
+
   function gpus(data, go) {
     const r = data.report;
     if (r.gpu.length === 0)
       return [empty(r.gpu_status === "no device" ? "This run used no GPU, so there is nothing to show here."
         : `No GPU activity was recorded: ${r.gpu_status}.`)];
+    if (r.gpu.every(gpu => gpu.busy_ns === null))
+      return [empty(`No GPU activity was recorded: ${r.gpu_status}.`),
+        ...r.gpu.map(gpu => note(`GPU ${gpu.device} ran kernels for ${sampledUse(gpu)} of the time, of all processes, as NVML samples it` +
+          (gpu.state ? `; ${deviceState(gpu.state)}.` : ".")))];
     const parts = [opgap.table({ id: "table-gpus", label: "Devices", rows: r.gpu, sort: 0, ascending: true, columns: [
       text("Device", "device", { number: true }), nameOf("Name", "name"), { title: "Busy", value: row => row.utilisation, text: percent, number: true },
       timeOf("Busy time", "busy_ns"), timeOf("Kernels", "kernel_ns"), timeOf("Copies", "memcpy_ns"), timeOf("Sets", "memset_ns"),
