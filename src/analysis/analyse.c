@@ -276,6 +276,22 @@ static void add_life(struct analysis *a, struct thread *t, const struct opgap_re
   }
 }
 
+static void add_stack(struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  if (a->steps_only)
+    return;
+  ops_stack(a, t, r);
+  loader_stack(a, t, r);
+}
+
+static void add_module(struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  if (a->steps_only)
+    return;
+  ops_module(a, t, r);
+  locks_module(a, t->process, r);
+}
+
 static void add_record(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
@@ -304,14 +320,10 @@ static void add_record(struct analysis *a, struct thread *t, const struct opgap_
       calls_counter(a, t, r);
     break;
   case OPGAP_EV_STACK:
-    if (!a->steps_only)
-      ops_stack(a, t, r);
+    add_stack(a, t, r);
     break;
   case OPGAP_EV_MODULE:
-    if (!a->steps_only) {
-      ops_module(a, t, r);
-      locks_module(a, t->process, r);
-    }
+    add_module(a, t, r);
     break;
   default:
     if (!a->steps_only)
@@ -527,6 +539,7 @@ static void analysis_free(struct analysis *a)
   ranks_close(a);
   flame_close(a);
   ops_free(a);
+  ops_places_free(&a->called_from);
   opgap_map_free(&a->file_index);
   opgap_map_free(&a->lock_index);
   opgap_map_free(&a->lock_threads);

@@ -232,6 +232,18 @@ static double awaited_share(const struct workers *w, int32_t number)
   return share(ns, w->awaited);
 }
 
+/* Of all workers the Python code with the most time, in words; "" without stacks. */
+static const char *called_from(const struct list *l, const struct opgap_sum_loader *loader)
+{
+  const struct opgap_sum_worker *most = NULL;
+  for (size_t i = 0; i < loader->worker_count; i++)
+    if (loader->worker[i].source_location[0] && (most == NULL || loader->worker[i].source_ns > most->source_ns))
+      most = &loader->worker[i];
+  return most == NULL
+             ? ""
+             : opgap_pool_printf(l->a->pool, "; most of what takes long is called from %s", most->source_location);
+}
+
 #define CROWDED 0.3 /* of the workers' busy time, waiting for a CPU; chosen on tests/scenarios (docs/VERDICT.md) */
 
 static void add_workers(struct list *l, uint64_t fetch_ns)
@@ -246,12 +258,11 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
   bool crowded = oversubscribed(l) && w.queue > 0;
   uint64_t compute = less(w.busy, w.file + w.lock + w.sleep + (crowded ? w.queue : 0)),
            latency = w.file + w.lock + w.sleep;
-  const char *ready = loader->depth < 0 ? ""
-                                        : opgap_pool_printf(l->a->pool,
-                                                            "; %llu of %llu batches were not ready, ~%.1f "
-                                                            "were ready on average",
-                                                            (unsigned long long)loader->waited,
-                                                            (unsigned long long)loader->fetches, loader->depth);
+  const char *ready = called_from(l, loader);
+  if (loader->depth >= 0)
+    ready = opgap_pool_printf(l->a->pool, "; %llu of %llu batches were not ready, ~%.1f were ready on average%s",
+                              (unsigned long long)loader->waited, (unsigned long long)loader->fetches, loader->depth,
+                              ready);
   if (loader->worker_count > n && startup >= 0.5) {
     add(l, "worker_restart", fetch_ns, bound + l->s->breakdown.class_ns[OPGAP_CLASS_OTHER],
         "Keep the workers between epochs: persistent_workers=True.",

@@ -135,13 +135,22 @@ static const struct field thread_fields[] = {
 TABLE(thread, struct opgap_sum_thread);
 
 static const struct field worker_fields[] = {
-    PLAIN(I32, FIRST, opgap_sum_worker, pid),        PLAIN(I32, FIRST, opgap_sum_worker, worker),
-    PLAIN(TEXT, FIRST, opgap_sum_worker, label),     PLAIN(U64, TIME, opgap_sum_worker, start_ns),
-    PLAIN(U64, FIRST, opgap_sum_worker, batches),    PLAIN(U64, FIRST, opgap_sum_worker, startup_ns),
-    PLAIN(U64, FIRST, opgap_sum_worker, busy_ns),    PLAIN(U64, FIRST, opgap_sum_worker, idle_ns),
-    PLAIN(U64, FIRST, opgap_sum_worker, file_ns),    PLAIN(U64, FIRST, opgap_sum_worker, lock_ns),
-    PLAIN(U64, FIRST, opgap_sum_worker, sleep_ns),   PLAIN(U64, FIRST, opgap_sum_worker, queue_ns),
-    PLAIN(U64, FIRST, opgap_sum_worker, read_bytes), PLAIN(U64, FIRST, opgap_sum_worker, awaited_ns),
+    PLAIN(I32, FIRST, opgap_sum_worker, pid),
+    PLAIN(I32, FIRST, opgap_sum_worker, worker),
+    PLAIN(TEXT, FIRST, opgap_sum_worker, label),
+    PLAIN(U64, TIME, opgap_sum_worker, start_ns),
+    PLAIN(U64, FIRST, opgap_sum_worker, batches),
+    PLAIN(U64, FIRST, opgap_sum_worker, startup_ns),
+    PLAIN(U64, FIRST, opgap_sum_worker, busy_ns),
+    PLAIN(U64, FIRST, opgap_sum_worker, idle_ns),
+    PLAIN(U64, FIRST, opgap_sum_worker, file_ns),
+    PLAIN(U64, FIRST, opgap_sum_worker, lock_ns),
+    PLAIN(U64, FIRST, opgap_sum_worker, sleep_ns),
+    PLAIN(U64, FIRST, opgap_sum_worker, queue_ns),
+    PLAIN(U64, FIRST, opgap_sum_worker, read_bytes),
+    PLAIN(U64, FIRST, opgap_sum_worker, awaited_ns),
+    PLAIN(TEXT, FIRST, opgap_sum_worker, source_location),
+    PLAIN(U64, FIRST, opgap_sum_worker, source_ns),
 };
 TABLE(worker, struct opgap_sum_worker);
 

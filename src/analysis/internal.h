@@ -458,6 +458,7 @@ struct analysis {
   struct opgap_map op_index; /* (process << 8 | kind, name) */
   struct op_places op_places;
   struct op_stacks op_stacks;
+  struct op_places called_from; /* row: process; time of outermost ops and calls of main threads with stacks */
   VEC(struct file_row) files;
   struct opgap_map file_index; /* (process << 8 | verb, path) */
   VEC(struct lock_row) locks;
@@ -527,6 +528,8 @@ void ops_finish(struct analysis *a);
 void ops_stack(struct analysis *a, struct thread *t, const struct opgap_record *r);
 void ops_module(struct analysis *a, const struct thread *t, const struct opgap_record *r);
 void ops_free(struct analysis *a);
+void ops_place_add(struct op_places *places, uint32_t row, uint32_t text, uint64_t ns);
+void ops_places_free(struct op_places *places);
 
 /* calls.c */
 void calls_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
@@ -607,6 +610,8 @@ void threads_finish(struct analysis *a);
 /* A __next__ on worker processes: the pipe read in it (0: none), how long it waited (0: its batch was ready). */
 void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t pipe,
                   uint64_t waited_ns);
+/* The stack of what thread t has just recorded. */
+void loader_stack(struct analysis *a, struct thread *t, const struct opgap_record *r);
 void loader_finish(struct analysis *a);
 
 /* bottlenecks.c: also sets loader_kind, which verdict_finish reads */

@@ -4,8 +4,10 @@
  * batches come out of order, or a pipe serves several epochs, this is an estimate, set right at each fetch that had to
  * wait. */
 #include "analysis/internal.h"
+#include "analysis/stacks.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t pipe, uint64_t waited_ns)
 {
@@ -48,6 +50,7 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *
   *row = (struct opgap_sum_worker){.pid = p->info->pid,
                                    .worker = p->worker,
                                    .label = p->label,
+                                   .source_location = "",
                                    .start_ns = p->info->start_ns - a->start_ns,
                                    .batches = opgap_map_get(&a->pipe_writers, p->result_pipe, process),
                                    .queue_ns = OPGAP_UNKNOWN,
@@ -65,6 +68,65 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *
   size_t first = timeline_samples_from(t, ready);
   if (first + 1 < t->samples.count)
     row->queue_ns = RING_AT(&t->samples, t->samples.count - 1)->queue - RING_AT(&t->samples, first)->queue;
+}
+
+/* Not what a worker does while it waits for its next index. */
+static bool is_idle(struct analysis *a, const struct thread *t, uint32_t event)
+{
+  const struct process *p = &a->processes[t->process];
+  const struct past_call *last = t->calls.count ? RING_AT(&t->calls, t->calls.count - 1) : NULL;
+  if (event >= OPGAP_MAX_EVENTS || p->hooks[event].name == 0)
+    return false;
+  return p->hooks[event].verb == VERB_POLL || (last != NULL && last->event == event && last->named &&
+                                               analysis_name_flags(a, (uint32_t)last->object) & NAME_PIPE);
+}
+
+/* Of Python's own library, or of an installed package. */
+static bool is_library(const char *frame)
+{
+  return frame[0] == '<' || strstr(frame, "/lib/python") != NULL || strstr(frame, "/site-packages/") != NULL ||
+         strstr(frame, "/dist-packages/") != NULL;
+}
+
+/* The innermost frame of the program's own code in a worker's loop, else the innermost of all; 0: none.  Outside of the
+ * loop a forked worker's stack is its parent's. */
+#define PLACE_FRAMES 64u
+static uint32_t own_frame(struct analysis *a, unsigned process, const char *stack, size_t length)
+{
+  uint64_t frames[PLACE_FRAMES];
+  unsigned count = opgap_stack_python(stack, length, frames, PLACE_FRAMES);
+  for (unsigned i = 0; i < count; i++) {
+    uint32_t frame = analysis_gid(a, process, frames[i]);
+    const char *text = analysis_text(a, frame);
+    if (strstr(text, "/torch/utils/data/_utils/worker.py:") != NULL)
+      break;
+    if (!is_library(text))
+      return frame;
+  }
+  return count ? analysis_gid(a, process, frames[0]) : 0;
+}
+
+void loader_stack(struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  size_t length = 0;
+  if (!t->main || r->depth > 0 || !analysis_in_window(a, r->end_ns) || is_idle(a, t, r->status))
+    return;
+  const char *stack = a->source->name(a->source->context, t->process, r->field[0], &length);
+  uint32_t frame = own_frame(a, t->process, stack, length);
+  if (frame != 0)
+    ops_place_add(&a->called_from, t->process, frame, r->field[1]);
+}
+
+/* Where a worker's ops and calls came from, most of all. */
+static void fill_place(struct analysis *a, unsigned process, struct opgap_sum_worker *row)
+{
+  for (size_t i = 0; i < a->called_from.rows.count; i++) {
+    const struct op_place *place = &a->called_from.rows.at[i];
+    if (place->row != process || place->ns <= row->source_ns)
+      continue;
+    row->source_ns = place->ns;
+    row->source_location = analysis_text(a, place->text);
+  }
 }
 
 /* What the trainers' waits were charged to: the worker, and whether it was still starting. */
@@ -112,8 +174,10 @@ void loader_finish(struct analysis *a)
     const struct process *p = &a->processes[i];
     if (!p->included)
       continue;
-    if (p->role == OPGAP_ROLE_WORKER)
-      fill(a, i, &loader->worker[loader->worker_count++]);
+    if (p->role == OPGAP_ROLE_WORKER) {
+      fill(a, i, &loader->worker[loader->worker_count]);
+      fill_place(a, i, &loader->worker[loader->worker_count++]);
+    }
     if (p->role == OPGAP_ROLE_WORKER && p->worker + 1 > (int32_t)loader->workers)
       loader->workers = (unsigned)p->worker + 1;
   }

@@ -34,7 +34,7 @@ static uint32_t row_of(struct analysis *a, unsigned process, bool range, uint64_
   return name->row[range];
 }
 
-static void place_add(struct op_places *places, uint32_t row, uint32_t text, uint64_t ns)
+void ops_place_add(struct op_places *places, uint32_t row, uint32_t text, uint64_t ns)
 {
   uint32_t *index = opgap_map_put(&places->index, row, text);
   if (*index == 0) {
@@ -46,7 +46,7 @@ static void place_add(struct op_places *places, uint32_t row, uint32_t text, uin
   places->rows.at[*index - 1].ns += ns;
 }
 
-static void places_free(struct op_places *places)
+void ops_places_free(struct op_places *places)
 {
   opgap_map_free(&places->index);
   VEC_FREE(&places->rows);
@@ -56,7 +56,7 @@ void ops_free(struct analysis *a)
 {
   opgap_map_free(&a->op_index);
   VEC_FREE(&a->ops);
-  places_free(&a->op_places);
+  ops_places_free(&a->op_places);
   opgap_map_free(&a->op_stacks.index);
   VEC_FREE(&a->op_stacks.rows);
   opgap_stack_places_free(a->op_stacks.places);
@@ -106,7 +106,7 @@ static void resolve_stacks(struct analysis *a)
         continue;
       const char *text = opgap_stack_place(a->op_stacks.places, process, stack->stack);
       if (text[0] != '\0')
-        place_add(&a->op_places, stack->row, analysis_string(a, text), stack->ns);
+        ops_place_add(&a->op_places, stack->row, analysis_string(a, text), stack->ns);
     }
 }
 
@@ -115,7 +115,7 @@ static void resolve_stacks(struct analysis *a)
 static void add_place(struct analysis *a, const struct thread *t, uint32_t row, const struct opgap_record *r,
                       uint64_t self_ns)
 {
-  place_add(&a->op_places, row, analysis_gid(a, t->process, r->field[5]), self_ns);
+  ops_place_add(&a->op_places, row, analysis_gid(a, t->process, r->field[5]), self_ns);
 }
 
 /* Ops that ended before this one began are not in it: the range around them ended on another thread.  Where only the
@@ -299,8 +299,8 @@ static void merge_places(struct analysis *a, struct op_merge *m)
     const struct op_row *row = &a->ops.at[place->row];
     enum opgap_role role = a->processes[row->process].role;
     if ((row->calls > 0 || row->kind == OPGAP_OP_CALL) && a->processes[row->process].included)
-      place_add(&m->places, (uint32_t)(merged_row(a, m, role, row->kind, row->name) - m->rows.at), place->text,
-                place->ns);
+      ops_place_add(&m->places, (uint32_t)(merged_row(a, m, role, row->kind, row->name) - m->rows.at), place->text,
+                    place->ns);
   }
 }
 
@@ -351,5 +351,5 @@ void ops_finish(struct analysis *a)
     memcpy(a->summary->ops, m.rows.at, m.rows.count * sizeof *m.rows.at);
   VEC_FREE(&m.rows);
   opgap_map_free(&m.index);
-  places_free(&m.places);
+  ops_places_free(&m.places);
 }

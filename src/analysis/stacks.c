@@ -255,6 +255,19 @@ static bool get_number(const uint8_t **at, const uint8_t *end, uint64_t *value)
   return false;
 }
 
+unsigned opgap_stack_python(const char *stack, size_t length, uint64_t *frames, unsigned room)
+{
+  const uint8_t *at = (const uint8_t *)stack + 1, *end = (const uint8_t *)stack + length;
+  uint64_t kind, value;
+  unsigned count = 0;
+  if (length == 0 || stack[0] != 1)
+    return 0;
+  while (count < room && get_number(&at, end, &kind) && get_number(&at, end, &value))
+    if (kind == 0)
+      frames[count++] = value >> 1;
+  return count;
+}
+
 struct frames {
   struct frame at[FRAMES];
   unsigned count;

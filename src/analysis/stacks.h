@@ -27,6 +27,8 @@ struct opgap_stack_table {
   struct opgap_pool *pool;       /* owns it all */
 };
 
+/* Name ids of the Python frames ("FILE:LINE FUNCTION") of a recorded stack, innermost first; returns their number. */
+unsigned opgap_stack_python(const char *stack, size_t length, uint64_t *frames, unsigned room);
 /* process: only the one with this pid; 0: all. */
 struct opgap_stack_table *opgap_stack_table_read(const struct opgap_source *source, enum opgap_stack_by by,
                                                  int32_t process);

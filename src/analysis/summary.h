@@ -181,7 +181,10 @@ struct opgap_sum_worker {
   uint64_t file_ns, lock_ns, sleep_ns; /* of busy, main thread */
   uint64_t queue_ns;                   /* of busy, runnable without a CPU; OPGAP_UNKNOWN without samples */
   uint64_t read_bytes;
-  uint64_t awaited_ns; /* the trainer waited for it */
+  uint64_t awaited_ns;         /* the trainer waited for it */
+  const char *source_location; /* "FILE:LINE FUNCTION" of its Python code that most of its time in calls and outermost
+                                  ops of 80 us or more was called from; "": no stacks */
+  uint64_t source_ns;          /* that time */
 };
 #define OPGAP_DEPTH_CHUNKS 30u
 struct opgap_sum_loader {

@@ -307,6 +307,8 @@ static json_t *worker_json(const struct opgap_sum_worker *w)
   PUT(j, "run_queue_ns", number(w->queue_ns));
   PUT(j, "read_bytes", number(w->read_bytes));
   PUT(j, "awaited_ns", number(w->awaited_ns));
+  PUT(j, "source_location", w->source_location[0] ? opgap_json_text(w->source_location) : json_null());
+  PUT(j, "source_ns", number(w->source_ns));
   return j;
 }
 

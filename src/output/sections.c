@@ -458,12 +458,17 @@ size_t section_gpus(struct table *table, const struct opgap_summary *s, const st
 size_t section_workers(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"Worker", true, 28, 0}, {"PID", false, 0, 6},    {"Batches", false, 0, 0},  {"Start-up", false, 0, 2},
-      {"Busy", false, 0, 0},   {"Busy %", false, 0, 1}, {"Files", false, 0, 0},    {"MB/s", false, 0, 3},
-      {"Locks", false, 0, 4},  {"Sleep", false, 0, 5},  {"CPU wait", false, 0, 3}, {"Awaited", false, 0, 0},
+      {"Worker", true, 28, 0},          {"PID", false, 0, 6},      {"Batches", false, 0, 0},
+      {"Start-up", false, 0, 2},        {"Busy", false, 0, 0},     {"Busy %", false, 0, 1},
+      {"Files", false, 0, 0},           {"MB/s", false, 0, 3},     {"Locks", false, 0, 4},
+      {"Sleep", false, 0, 5},           {"CPU wait", false, 0, 3}, {"Awaited", false, 0, 0},
+      {"Source Location", true, 80, 0},
   };
   const struct opgap_sum_loader *l = &s->loader;
-  table_begin(table, columns, sizeof columns / sizeof *columns);
+  bool places = false;
+  for (size_t i = 0; i < l->worker_count; i++)
+    places = places || l->worker[i].source_location[0];
+  table_begin(table, columns, sizeof columns / sizeof *columns - !places);
   for (size_t i = 0; i < shown(l->worker_count, o); i++) {
     const struct opgap_sum_worker *w = &l->worker[i];
     table_cell(table, w->label);
@@ -481,6 +486,8 @@ size_t section_workers(struct table *table, const struct opgap_summary *s, const
     table_time(table, w->sleep_ns, false);
     table_time(table, w->queue_ns, true);
     table_time(table, w->awaited_ns, false);
+    if (places)
+      table_cell(table, w->source_location[0] ? w->source_location : "-");
   }
   return l->worker_count - shown(l->worker_count, o);
 }

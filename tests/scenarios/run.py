@@ -26,14 +26,15 @@ OPGAP, PROGRAM, GPU, FAKES, PYTHON, FOLDER = sys.argv[1:7]
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHUNK = bytes(65536)
 
-# name: what runs it, its own name there, kinds of which one must come first, and what the runner does besides
+# name: what runs it, its own name there, kinds of which one must come first, and what the runner does besides; line: the
+# Python function that the slowest worker must be in, with its line (train.py is recorded with --stacks python then)
 SCENARIOS = {
-    "slow disk": ("torch", "slow_disk", {"slow_read"}, {"slow": {"slow0": 0.02, "slow1": 0.02}}),
+    "slow disk": ("torch", "slow_disk", {"slow_read"}, {"slow": {"slow0": 0.02, "slow1": 0.02}, "line": "read_chunk"}),
     "slow decode": ("torch", "slow_decode", {"slow_decode"}, {}),
     "too few workers": ("torch", "too_few_workers", {"too_few_workers"}, {}),
-    "one slow worker": ("torch", "slow_worker", {"slow_worker"}, {"slow": {"slow1": 0.01}}),
+    "one slow worker": ("torch", "slow_worker", {"slow_worker"}, {"slow": {"slow1": 0.01}, "line": "read_chunk"}),
     "workers made again each epoch": ("torch", "worker_restart", {"worker_restart"}, {}),
-    "lock in the dataset": ("torch", "dataset_lock", {"dataset_lock"}, {}),
+    "lock in the dataset": ("torch", "dataset_lock", {"dataset_lock"}, {"line": "locked"}),
     "num_workers=0": ("torch", "no_workers", {"no_workers"}, {}),
     "OpenMP threads in workers": ("torch", "omp_in_workers", {"oversubscription"}, {}),
     "sleep in the loop": ("torch", "sleep", {"sleep"}, {}),
@@ -138,8 +139,8 @@ def environment(**more):
     return env
 
 
-def record(command, trace, env, before=None):
-    done = subprocess.run([OPGAP, "record", "--out", trace, "--", *command], env=env, stdout=subprocess.PIPE,
+def record(command, trace, env, before=None, options=()):
+    done = subprocess.run([OPGAP, "record", *options, "--out", trace, "--", *command], env=env, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, preexec_fn=before, timeout=120)
     if done.returncode != 0:
         raise RuntimeError("%s: exit status %d\n%s" % (command, done.returncode, done.stderr.decode()))
@@ -189,7 +190,8 @@ def run(how, name, planted, extra):
         if how == "ranks":
             run_ranks(command, trace)
         else:
-            record(command, trace, env, group.enter if group else None)
+            record(command, trace, env, group.enter if group else None,
+                   ["--stacks", "python"] if "line" in extra else [])
     finally:
         for burner in burners:
             burner.kill()
@@ -229,9 +231,17 @@ class Result:
         self.faults = []
         if self.first not in self.wanted:
             self.faults.append("named %s first, not %s" % (self.first, " or ".join(sorted(self.wanted))))
+        if "line" in extra:
+            self.check_line(report, extra["line"])
         planted = [b for b in self.bottlenecks if b["kind"] in self.wanted and b["at_most_share"] is not None]
         if planted and "(none)" not in name:
             self.compare(report, run(how, program, False, extra), planted)
+
+    def check_line(self, report, function):
+        worker = max(report["data_loader"]["processes"], key=lambda worker: worker["source_ns"])
+        line = worker["source_location"]
+        if line is None or not line.startswith(os.path.join(HERE, "train.py") + ":") or line.split()[-1] != function:
+            self.faults.append("the workers' time was called from %s, not from %s" % (line, function))
 
     def compare(self, report, without, planted):
         (before, error), (after, other) = map(mean_and_error, map(counted_steps, (report, without)))
