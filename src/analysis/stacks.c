@@ -394,6 +394,12 @@ static void read_records(struct reading *r)
     read_stream(r, stream);
 }
 
+static uint64_t told(const struct reading *r, const char *key)
+{
+  const char *text = r->source->info(r->source->context, r->process, key);
+  return text ? strtoull(text, NULL, 10) : 0;
+}
+
 static void read_process(struct reading *r)
 {
   read_records(r);
@@ -402,10 +408,9 @@ static void read_process(struct reading *r)
     add_rows(r, &r->stacks.at[i], frames);
   free(frames);
   r->table->distinct += r->stacks.count;
-  const char *skipped = r->source->info(r->source->context, r->process, "stacks_skipped");
-  const char *failed = r->source->info(r->source->context, r->process, "stacks_failed");
-  r->table->skipped += skipped ? strtoull(skipped, NULL, 10) : 0;
-  r->table->failed += failed ? strtoull(failed, NULL, 10) : 0;
+  r->table->skipped += told(r, "stacks_skipped");
+  r->table->failed += told(r, "stacks_failed");
+  r->table->cost_ns += told(r, "stacks_ns");
 }
 
 static int by_self(const void *left, const void *right)

@@ -23,6 +23,7 @@ struct opgap_stack_table {
   struct opgap_stack_row *rows;  /* by self time, then total time, then text */
   uint64_t ns, stacks, distinct; /* time and number of the stacks; different ones */
   uint64_t skipped, failed;      /* as told by processes that ended by themselves */
+  uint64_t cost_ns;              /* of taking them, likewise */
   unsigned changed_modules;      /* files that are another build now: their functions have no names */
   struct opgap_pool *pool;       /* owns it all */
 };

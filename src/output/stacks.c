@@ -34,8 +34,12 @@ static void fill(struct table *out, const struct opgap_stack_table *table, size_
 
 static void head(const struct opgap_stack_table *table, FILE *file)
 {
-  fprintf(file, "%" PRIu64 " stacks, %" PRIu64 " different; %" PRIu64 " left out to save time, %" PRIu64 " failed\n",
-          table->stacks, table->distinct, table->skipped, table->failed);
+  char cost[32];
+  text_time(cost, sizeof cost, table->cost_ns);
+  fprintf(file,
+          "%" PRIu64 " stacks, %" PRIu64 " different; %" PRIu64 " left out to save time, %" PRIu64 " failed%s%s\n",
+          table->stacks, table->distinct, table->skipped, table->failed,
+          table->cost_ns > 0 ? "; taking them cost " : "", table->cost_ns > 0 ? cost : "");
   if (table->changed_modules > 0)
     fprintf(file, "%u files are other builds now than when this was recorded: no names from them\n",
             table->changed_modules);
@@ -52,10 +56,11 @@ static void print_json(const struct opgap_stack_table *table, enum opgap_stack_b
                                           "bytes", (json_int_t)row->bytes));
     free(name);
   }
-  json_t *all = json_pack("{si, ss, sI, sI, sI, sI, sI, si, so}", "schema", 1, "by", opgap_stack_by_name(by), "ns",
-                          (json_int_t)table->ns, "stacks", (json_int_t)table->stacks, "distinct",
-                          (json_int_t)table->distinct, "skipped", (json_int_t)table->skipped, "failed",
-                          (json_int_t)table->failed, "changed_modules", (int)table->changed_modules, "rows", list);
+  json_t *all =
+      json_pack("{si, ss, sI, sI, sI, sI, sI, sI, si, so}", "schema", 1, "by", opgap_stack_by_name(by), "ns",
+                (json_int_t)table->ns, "stacks", (json_int_t)table->stacks, "distinct", (json_int_t)table->distinct,
+                "skipped", (json_int_t)table->skipped, "failed", (json_int_t)table->failed, "cost_ns",
+                (json_int_t)table->cost_ns, "changed_modules", (int)table->changed_modules, "rows", list);
   if (all != NULL)
     json_dumpf(all, file, JSON_INDENT(2));
   json_decref(all);

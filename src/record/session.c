@@ -814,6 +814,7 @@ static int describe_end(struct opgap_consumer *consumer)
     pair_number(&pairs, "stacks_taken", (int64_t)stacks.taken);
     pair_number(&pairs, "stacks_skipped", (int64_t)stacks.skipped);
     pair_number(&pairs, "stacks_failed", (int64_t)stacks.failed);
+    pair_number(&pairs, "stacks_ns", (int64_t)stacks.ns);
   }
   return pairs.at > buffer ? opgap_consumer_info(consumer, buffer, (size_t)(pairs.at - buffer)) : 0;
 }

@@ -40,7 +40,7 @@ static bool want_native, want_python;
 static struct stack_thread *threads;
 static uint64_t ticks_a_ms;
 static _Atomic uint32_t unwinding; /* threads in libunwind */
-static _Atomic uint64_t taken, skipped, failed;
+static _Atomic uint64_t taken, skipped, failed, cost_ticks;
 
 static struct module modules[MODULES];
 static _Atomic uint32_t module_count; /* release after the entry, acquire before it is read */
@@ -213,12 +213,13 @@ void opgap_stacks_forked(void)
   atomic_store(&frame_count, 0);
   atomic_store(&stacks_busy, 0);
   modules_added = 0;
-  taken = skipped = failed = 0;
+  taken = skipped = failed = cost_ticks = 0;
 }
 
 struct opgap_stack_counts opgap_stack_counts(void)
 {
-  return (struct opgap_stack_counts){atomic_load(&taken), atomic_load(&skipped), atomic_load(&failed)};
+  return (struct opgap_stack_counts){atomic_load(&taken), atomic_load(&skipped), atomic_load(&failed),
+                                     ticks_a_ms ? atomic_load(&cost_ticks) * 1000000 / ticks_a_ms : 0};
 }
 
 /* ---- modules ---- */
@@ -538,7 +539,9 @@ void opgap_stack_note(unsigned event, uint64_t ticks, uint64_t bytes)
   if (name || want_native) /* without Python frames there is nothing to take, and nothing failed */
     atomic_fetch_add_explicit(name ? &taken : &failed, 1, memory_order_relaxed);
   uint64_t cost = opgap_ticks() - start, most = ticks_a_ms * MOST_US / 1000;
-  state->spent += cost < most ? cost : most; /* more than that the thread was not running */
+  cost = cost < most ? cost : most; /* more than that the thread was not running */
+  state->spent += cost;
+  atomic_fetch_add_explicit(&cost_ticks, cost, memory_order_relaxed);
   errno = error;
 }
 

@@ -43,9 +43,9 @@ void (*opgap_stacks_destructor(void (*destructor)(void *)))(void *);
 
 /* MODULE and FRAME records of all that stacks refer to, as ring words; for a trace whose beginning is dropped. */
 size_t opgap_stack_tables(uint64_t *words, size_t room, uint64_t ns);
-/* Stacks taken, left out to save time, and failed, in this process. */
+/* Stacks taken, left out to save time, and failed, in this process; and what taking them cost. */
 struct opgap_stack_counts {
-  uint64_t taken, skipped, failed;
+  uint64_t taken, skipped, failed, ns;
 };
 struct opgap_stack_counts opgap_stack_counts(void);
 

@@ -1,6 +1,6 @@
 /* Calls whose stacks a test knows: COUNT sleeps and COUNT large allocations, each from a place of its own.
- * callers COUNT [signals | threads | locks]: COUNT sleeps in a handler of signals, or in as many threads; COUNT waits
- * for each of three locks. */
+ * callers COUNT [signals | threads | locks | blocks]: COUNT sleeps in a handler of signals, or in as many threads;
+ * COUNT waits for each of three locks; as many blocks of 70000 bytes. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -115,11 +115,22 @@ static int with_locks(int count)
   return failed;
 }
 
+static int with_blocks(int count)
+{
+  for (int i = 0; i < count; i++) {
+    block = malloc(70000);
+    free(block);
+  }
+  return 0;
+}
+
 int main(int argc, char **argv)
 {
   int count = argc > 1 ? atoi(argv[1]) : 1;
   if (argc > 2 && strcmp(argv[2], "locks") == 0)
     return with_locks(count);
+  if (argc > 2 && strcmp(argv[2], "blocks") == 0)
+    return with_blocks(count);
   if (argc > 2)
     return strcmp(argv[2], "signals") == 0 ? with_signals(count) : with_threads(count);
   for (int i = 0; i < count; i++) {

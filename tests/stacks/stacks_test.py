@@ -28,9 +28,9 @@ def skip(why):
     sys.exit(77)
 
 
-def record(folder, kind, *program):
+def record(folder, kind, *program, options=()):
     trace = os.path.join(folder, f"{kind}.opgap")
-    _, errors = run(OPGAP, "record", "--stacks", kind, "--out", trace, "--", *program)
+    _, errors = run(OPGAP, "record", "--stacks", kind, *options, "--out", trace, "--", *program)
     if "libunwind.so.8 cannot be loaded" in errors:
         skip("libunwind.so.8 is not installed")
     return trace
@@ -100,7 +100,7 @@ def native(folder):
     names = re.findall(r" stack .*stack='(.*)' ns=", run(OPGAP, "info", "--records", trace)[0])
     assert len(names) == 2 * COUNT and len(set(names)) == 2
     assert run(OPGAP, "report", "--by", "line", trace)[0].startswith(
-        f"{2 * COUNT} stacks, 2 different; 0 left out to save time, 0 failed\n")
+        f"{2 * COUNT} stacks, 2 different; 0 left out to save time, 0 failed; ")
 
 
 def separate(folder):
@@ -192,6 +192,23 @@ def locks(folder):
     assert "  guarded+8 in callers " in text and f"  {named[None]['object']:#x} " in text, text
 
 
+MANY = 300000  # calls, each of which would get a stack
+
+
+def budget(folder):
+    """However often something takes a stack, they cost a thread 2 % of its time, 5 ms of allowance and the last one."""
+    null_read = f"import os\nf = os.open('/dev/null', os.O_RDONLY)\nfor _ in range({MANY}):\n    os.read(f, 70000)"
+    for kind, program in (("native", [CALLERS, str(MANY), "blocks"]), ("python", [sys.executable, "-S", "-c", null_read])):
+        trace = record(folder, kind, *program, options=["--min-alloc", "70000"])
+        told = json.loads(run(OPGAP, "report", "--by", "function", "--format", "json", trace)[0])
+        life = json.loads(run(OPGAP, "report", "--format", "json", trace)[0])["processes"][0]
+        assert told["failed"] == 0 and MANY <= told["stacks"] + told["skipped"] < MANY * 1.01, (kind, told)
+        assert kind == "python" or told["stacks"] + told["skipped"] == MANY, told
+        assert told["skipped"] > 0 and told["stacks"] > 0, (kind, told)
+        most = (life["end_ns"] - life["start_ns"]) / 50 + 5200000
+        assert 0 < told["cost_ns"] < most * 1.02, (kind, told["cost_ns"], most)
+
+
 def python(folder):
     """Python's frames alone, and in the place of the interpreter's loop."""
     interpreter, source = sys.argv[5], os.path.join(SOURCES, "callers.py")
@@ -226,6 +243,6 @@ def python(folder):
         assert call_back - step > 1 and not any("_PyEval_EvalFrameDefault" in name for name in stack), stack
 
 
-CASES = {f.__name__: f for f in (native, separate, archive, signals, threads, locks, python)}
+CASES = {f.__name__: f for f in (native, separate, archive, signals, threads, locks, budget, python)}
 with tempfile.TemporaryDirectory(prefix="opgap-stacks-") as place:
     CASES[CASE](os.path.realpath(place))
