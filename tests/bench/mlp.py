@@ -1,8 +1,7 @@
 """The most op-dense training that still is one: a small MLP whose every op is tiny, so that what is added to an op weighs
 most.  361 ops a step with PyTorch 1.13 (forward, backward, SGD with momentum over 24 parameters).
 
-Prints "steps N, S steps/s, O ops/step, P ops/s" for the steps behind a warm-up.  --profiler: nothing, torch.profiler with
-CPU activity alone, or with shapes, stacks and memory too; the trace is exported as a user would (its time is told apart).
+Prints "steps N, S steps/s, O ops/step, P ops/s" for the steps behind a warm-up.
 """
 
 import argparse
@@ -59,8 +58,6 @@ def run(steps, network, optimizer, x, y):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--profiler", choices=["none", "cpu", "all"], default="none")
-    parser.add_argument("--trace", default="mlp-trace.json", help="file that torch.profiler's trace is exported to")
     parser.add_argument("--count-ops", action="store_true", help="count a step's ops first, with torch.profiler")
     parser.add_argument("--observer", metavar="LIBRARY", help="libbench_twin_torch.so: callbacks that do nothing")
     options = parser.parse_args()
@@ -73,16 +70,7 @@ def main():
     x, y = torch.randn(BATCH, WIDTH), torch.randn(BATCH, WIDTH)
     run(WARM_UP, network, optimizer, x, y)
     ops = count_ops(network, optimizer, x, y) if options.count_ops else 0
-    if options.profiler == "none":
-        seconds = run(options.steps, network, optimizer, x, y)
-    else:
-        detail = options.profiler == "all"
-        with profile(activities=[ProfilerActivity.CPU], record_shapes=detail, with_stack=detail,
-                     profile_memory=detail) as profiler:
-            seconds = run(options.steps, network, optimizer, x, y)
-        start = time.perf_counter()
-        profiler.export_chrome_trace(options.trace)
-        print(f"export {time.perf_counter() - start:.2f} s, {os.path.getsize(options.trace)} bytes")
+    seconds = run(options.steps, network, optimizer, x, y)
     rate = options.steps / seconds
     print(f"steps {options.steps}, {rate:.1f} steps/s, {ops} ops/step, {rate * ops:.0f} ops/s")
 

@@ -2,9 +2,10 @@
 # Builds opgap and prints what tracing adds to whole programs (programs.py): trainings with PyTorch 1.13 and 2, Python,
 # git, a compiler, SQLite, Redis, beside torch.profiler, heaptrack and uftrace.
 #
-#     tests/bench/programs.sh [--install-peers] [--rounds N] [--only TEXT] [--git REPOSITORY]
+#     tests/bench/programs.sh [--install-peers] [--fast] [--rounds N] [--only TEXT|TEXT...] [--ways WAY,...] [--list] ...
 #
-# Takes about half an hour; the machine should have nothing else to do.
+# Takes over an hour, with --fast a quarter of one; the machine should have nothing else to do.  Without --install-peers
+# missing peers are named.  All options: python3 tests/bench/programs.py --help.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
