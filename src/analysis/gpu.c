@@ -61,6 +61,7 @@ struct device {
   struct activity *heap;
   size_t heap_count;
   uint64_t first, busy_end, busy_ns;
+  uint64_t off_ns; /* between the two, idle as far as is known, while recording was off */
   uint64_t class_end[OPGAP_CLASS_COUNT], class_ns[OPGAP_CLASS_COUNT], class_count[OPGAP_CLASS_COUNT];
   uint64_t bytes[GPU_DIRECTIONS];
   struct intervals communication, computation;
@@ -429,9 +430,12 @@ static void run_activity(struct analysis *a, struct device *d, const struct acti
 {
   if (d->busy_end == 0)
     d->first = activity->start;
-  else if (activity->start > d->busy_end &&
-           !windows_off_within(&a->processes[activity->process], d->busy_end, activity->start))
-    add_gap(a, d, activity);
+  else if (activity->start > d->busy_end) {
+    uint64_t off_ns = windows_off_between(&a->processes[activity->process], d->busy_end, activity->start);
+    d->off_ns += off_ns;
+    if (off_ns == 0)
+      add_gap(a, d, activity);
+  }
   breakdown_gpu(a, activity->process,
                 activity->class_ == OPGAP_CLASS_COMMUNICATION ? OPGAP_CLASS_KERNEL : (enum opgap_class)activity->class_,
                 activity->start, activity->end);
@@ -731,7 +735,7 @@ void gpu_explain(struct analysis *a, struct gap *gap)
 static void fill(struct analysis *a, struct device *d, struct opgap_sum_gpu *row)
 {
   sum_exposed(d);
-  uint64_t span = d->busy_end - d->first;
+  uint64_t span = d->busy_end - d->first - d->off_ns;
   *row = (struct opgap_sum_gpu){
       .device = d->id,
       .name = analysis_text(a, d->name),

@@ -507,6 +507,7 @@ static inline const char *analysis_text(const struct analysis *a, uint32_t gid)
 /* Reads when a process was not recorded; before any other record is looked at. */
 void windows_open(struct analysis *a, unsigned process);
 bool windows_off_within(const struct process *p, uint64_t start, uint64_t end);
+uint64_t windows_off_between(const struct process *p, uint64_t start, uint64_t end);
 uint64_t windows_off_ns(const struct process *p);
 
 static inline bool analysis_in_window(const struct analysis *a, uint64_t end_ns)

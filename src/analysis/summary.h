@@ -436,7 +436,7 @@ struct opgap_sum_gpu {
   const char *name, *host;
   uint64_t busy_ns, kernel_ns, memcpy_ns, memset_ns;   /* unions in time */
   uint64_t communication_ns, exposed_communication_ns; /* collectives; of these, not hidden by computation */
-  uint64_t span_ns;                                    /* first start to last end */
+  uint64_t span_ns;                                    /* first start to last end, without what opgap stop left out */
   uint64_t kernels, memcpys, memsets;
   uint64_t h2d_bytes, d2h_bytes, d2d_bytes;
   uint64_t memory_bytes, sm_count; /* of the device; OPGAP_UNKNOWN */

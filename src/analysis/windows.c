@@ -41,13 +41,18 @@ bool windows_off_within(const struct process *p, uint64_t start, uint64_t end)
   return false;
 }
 
-uint64_t windows_off_ns(const struct process *p)
+uint64_t windows_off_between(const struct process *p, uint64_t start, uint64_t end)
 {
   uint64_t ns = 0;
   for (size_t i = 0; i < p->off.count; i++) {
-    uint64_t end = p->off.at[i].end < p->end_ns ? p->off.at[i].end : p->end_ns;
-    if (end > p->off.at[i].start)
-      ns += end - p->off.at[i].start;
+    uint64_t from = p->off.at[i].start > start ? p->off.at[i].start : start;
+    uint64_t to = p->off.at[i].end < end ? p->off.at[i].end : end;
+    ns += to > from ? to - from : 0;
   }
   return ns;
+}
+
+uint64_t windows_off_ns(const struct process *p)
+{
+  return windows_off_between(p, 0, p->end_ns);
 }

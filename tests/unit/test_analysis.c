@@ -366,6 +366,36 @@ START_TEST(test_sleep_of_the_host_is_no_dispatch)
 }
 END_TEST
 
+/* Ten kernels of 400 us, one each ms; recording is off for 3.6 ms in the middle of a pause. */
+START_TEST(test_time_off_is_not_idle)
+{
+  unsigned gpu = fake_stream(p, OPGAP_STREAM_GPU), process = fake_stream(p, OPGAP_STREAM_PROCESS);
+  fake_setting(p, "OPGAP_CONTROL", "on");
+  for (uint64_t i = 0; i < 10; i++) {
+    uint64_t at = 1000 + 1000 * i + (i >= 5 ? 4000 : 0);
+    fake_record(p, gpu,
+                (struct opgap_record){.event = OPGAP_EV_KERNEL,
+                                      .status = (uint32_t)i + 1,
+                                      .start_ns = at * US,
+                                      .end_ns = (at + 400) * US,
+                                      .field = {fake_name(p, "gemm")}});
+  }
+  for (uint32_t on = 0; on < 2; on++) {
+    uint64_t at = (on ? 9500 : 5900) * US;
+    fake_record(p, process,
+                (struct opgap_record){.event = OPGAP_EV_RECORDING, .status = on, .start_ns = at, .end_ns = at});
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->gpu_count, 1);
+  ck_assert_uint_eq(s->gpus[0].busy_ns, 10 * 400 * US);
+  ck_assert_uint_eq(s->gpus[0].span_ns, (13400 - 3600) * US);
+  ck_assert_double_eq_tol(s->gpus[0].utilisation, 4000.0 / 9800, 1e-12);
+  ck_assert_uint_eq(s->gaps.gpu_count, 8); /* the pause is none: what happened in it is not known */
+  ck_assert_uint_eq(s->gaps.gpu_ns, 8 * 600 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_lock_in_steps_is_no_dispatch)
 {
   unsigned second = fake_thread(p, 101, "holder");
@@ -1123,6 +1153,7 @@ int main(void)
   tcase_add_test(tests, test_costliest_op_is_that_of_the_table);
   tcase_add_test(tests, test_sleep_in_steps_is_no_dispatch);
   tcase_add_test(tests, test_sleep_of_the_host_is_no_dispatch);
+  tcase_add_test(tests, test_time_off_is_not_idle);
   tcase_add_test(tests, test_lock_in_steps_is_no_dispatch);
   tcase_add_test(tests, test_reads_in_steps_are_data_loading);
   tcase_add_test(tests, test_network_in_steps_is_communication);
