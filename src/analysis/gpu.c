@@ -237,14 +237,17 @@ static void add_api(struct analysis *a, unsigned process, const struct opgap_rec
   struct gpu_state *g = a->gpu;
   uint32_t serial;
   struct launch *l = launch_make(a, process, r->status, &serial);
-  if (l->start != 0) /* the driver's call inside the runtime's: the outer one is what the program made */
+  bool known =
+      l->start != 0; /* the driver's call inside the runtime's, or that around it: CUPTI tells of either first */
+  if (known && l->start <= r->start_ns)
     return;
-  l->start = r->start_ns;
+  l->start = r->start_ns; /* the outer one is what the program made */
   l->end = r->end_ns;
   l->thread = (uint32_t)r->field[1];
   l->name = analysis_gid(a, process, r->field[0]);
   l->kind = (uint8_t)kind_of(analysis_text(a, l->name));
-  queue_add(g, queue_of(g, process, l->thread, true), serial);
+  if (!known) /* its place stays: no other call of the thread begins between the two */
+    queue_add(g, queue_of(g, process, l->thread, true), serial);
   a->launches = true;
   const struct process *p = &a->processes[process];
   const struct thread *t = thread_of(a, process, l->thread);

@@ -528,11 +528,12 @@ void opgap_gpu_drain(void)
 {
   ensure_process();
   struct opgap_gpu_buffer *buffer;
+  bool over = atomic_load_explicit(&life.over, memory_order_acquire); /* before the last buffers are taken */
   while ((buffer = opgap_gpu_buffer_take()) != NULL) {
     opgap_gpu_decode(buffer);
     opgap_gpu_buffer_release(buffer);
   }
-  opgap_cuda_settle(atomic_load_explicit(&life.over, memory_order_relaxed), opgap_gpu_emit_call);
+  opgap_cuda_settle(over, opgap_gpu_emit_call);
   opgap_gpu_state_drain();
   opgap_gpu_emit_lost(1, opgap_gpu_buffers_dropped());
 }

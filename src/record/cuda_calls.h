@@ -1,15 +1,17 @@
 /* Who records the program's CUDA calls, so that each appears once: the hooks, or CUPTI's API records.
  *
- * Purpose   A hook looks at opgap_cuda_reporter before and after the real call.  Unchanged, it says who records the
- * call. A call during which it changed may or may not be among CUPTI's records (in the first call of a process CUDA
- *           starts, and CUPTI with it; another user of CUPTI can begin while a thread waits for the device).  Such a
- * call is noted here: CUPTI's record of it claims it, and what nobody claims is recorded from the note. Threads
- * Reporter: written under the life lock of src/gpu; read by hooks.  Notes: made by hooks on any thread, lock-free;
- * claimed and settled by the consumer. Ownership Static.  A forked child starts from nothing (opgap_cuda_calls_reset).
+ * Purpose   A hook looks at opgap_cuda_reporter before and after the real call.  Unchanged, it says who records it.
+ *           A call during which it changed may or may not be among CUPTI's records: in the first call of a process
+ *           CUDA starts, and CUPTI with it; another user of CUPTI can begin while a thread waits for the device.
+ *           Such a call is noted.  CUPTI's record of it, which may come before the note, claims it; what nobody
+ *           claims is recorded from the note.
+ * Threads   Reporter: written under the life lock of src/gpu; read by hooks.  Notes: made by hooks on any thread,
+ *           lock-free; settled by the consumer, which also keeps the claims.
+ * Ownership Static.  A forked child starts from nothing (opgap_cuda_calls_reset).
  *
  * Ordering  reporter: `changing` is stored before CUPTI is switched on or off, the new reporter after it; a hook that
  *           sees the same reporter twice therefore made its whole call under it.
- *           state of a note: release by the side that hands it over, acquire by the side that takes it.
+ *           state of a note, to_ns of a change: release by the side that hands over, acquire by the side that takes.
  */
 #ifndef OPGAP_RECORD_CUDA_CALLS_H
 #define OPGAP_RECORD_CUDA_CALLS_H
@@ -47,7 +49,7 @@ static inline bool opgap_cuda_is_ours(struct opgap_thread *thread, uint32_t befo
 
 /* Consumer: CUPTI reports a call of the thread (kernel thread id, or the low half of pthread_self()). */
 void opgap_cuda_claim(uint32_t thread, uint64_t start_ns, uint64_t end_ns);
-/* Consumer: hands out what no record has claimed in OPGAP_CUDA_PATIENCE_NS, or, with `all`, at all. */
+/* Consumer: hands out the calls that no record has claimed in OPGAP_CUDA_PATIENCE_NS, or, with `all`, at all. */
 #define OPGAP_CUDA_PATIENCE_NS 5000000000u
 struct opgap_cuda_call {
   const char *name;

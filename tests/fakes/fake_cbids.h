@@ -48,6 +48,7 @@ FAKE_CBID(2, 384, cudaMemPoolDestroy_v11020)
 FAKE_CBID(2, 391, cudaMallocFromPoolAsync_v11020)
 FAKE_CBID(2, 443, cudaGraphInstantiate_v12000)
 FAKE_CBID(1, 17, cuCtxSynchronize)
+FAKE_CBID(1, 126, cuStreamSynchronize)
 FAKE_CBID(1, 307, cuLaunchKernel)
 FAKE_CBID(1, 652, cuLaunchKernelEx)
 #undef FAKE_CBID

@@ -1,7 +1,8 @@
 /* libcuda.so.1: the simulation and the little of the driver interface that programs here use.  See fake_gpu.h.
  *
  * Settings (environment): FAKE_GPU_DEVICES (1), FAKE_LAUNCH_NS (5000, launch latency), FAKE_MALLOC_NS (0, how long
- * cudaMalloc holds its caller).
+ * cudaMalloc holds its caller), FAKE_START_NS (0, how long cuInit goes on after it has loaded the injection),
+ * FAKE_HOLD_NS (0, how long the first call goes on after it was reported).
  */
 #include "fake_gpu.h"
 
@@ -33,7 +34,7 @@ static const struct fake_tool *_Atomic the_tool;
 static _Atomic uint32_t next_correlation = 1, next_stream_id = 13;
 static _Thread_local uint32_t open_call;
 static _Atomic int initialised; /* 1: under way, 2: done */
-static _Atomic bool torn_down;
+static _Atomic bool torn_down, held;
 
 static void take_lock(void)
 {
@@ -102,6 +103,8 @@ int fake_call_end(struct fake_call *call, int domain, uint32_t cbid, int result)
                          call->start, fake_now()};
   if (tool != NULL)
     tool->api(&api);
+  if (!atomic_exchange(&held, true))
+    fake_sleep_until(fake_now() + fake_setting("FAKE_HOLD_NS", 0));
   return result;
 }
 
@@ -361,6 +364,7 @@ int cuInit(unsigned flags)
   (void)flags;
   if (atomic_compare_exchange_strong(&initialised, &fresh, 1)) {
     load_injection();
+    fake_sleep_until(fake_now() + fake_setting("FAKE_START_NS", 0));
     atexit(tear_down);
     atomic_store(&initialised, 2);
   }

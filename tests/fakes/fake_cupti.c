@@ -21,6 +21,7 @@
  *   unknown=N               before every Nth record one of a kind nobody knows (200)
  *   overhead=N              every Nth kernel is preceded by 10 us of lazy loading
  *   deaf=N                  the first N API calls are not reported
+ *   nested                  the driver's call inside a runtime's is reported, too, before it (its end comes first)
  *   late=MS                 records appear so much after their end
  *   reorder                 each flush gives its records in reverse
  *   statistics              says at the end how many records were made
@@ -333,8 +334,27 @@ static void on_external(struct session *s, const struct fake_api *api)
   }
 }
 
+static void on_api(struct session *s, const struct fake_api *api);
+static void on_nested(struct session *s, const struct fake_api *api)
+{
+  static const struct {
+    uint32_t runtime, driver;
+  } inside[] = {{211, 307}, {214, 307}, {165, 17}, {131, 126}}; /* launches, synchronisations of device and stream */
+  for (unsigned i = 0; i < sizeof inside / sizeof *inside && api->domain == 2; i++)
+    if (inside[i].runtime == api->cbid) {
+      struct fake_api inner = *api;
+      inner.domain = 1;
+      inner.cbid = inside[i].driver;
+      inner.start += (api->end - api->start) / 4;
+      inner.end -= (api->end - api->start) / 4;
+      on_api(s, &inner);
+    }
+}
+
 static void on_api(struct session *s, const struct fake_api *api)
 {
+  if (option("nested") != 0)
+    on_nested(s, api);
   int kind = api->domain == 1 ? KIND_DRIVER : KIND_RUNTIME;
   bool launch = api->domain == 1 && (s->kinds[KIND_DRIVER] || api->cbid == 307 || api->cbid == 652);
   uint8_t r[SIZE_API] = {0};

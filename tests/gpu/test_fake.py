@@ -389,6 +389,10 @@ def case_once():
             run = scenario(name, 5, FAKE_CUPTI=cupti, generation=generation)
             expect((calls(run, "cudaLaunchKernel"), calls(run, "cudaDeviceSynchronize")),
                    (5, 5), "launches, synchronisations of %s with %r" % (name, cupti))
+    for order in ({"FAKE_START_NS": "20000000"}, {"FAKE_HOLD_NS": "400000000"},
+                  {"FAKE_START_NS": "20000000", "FAKE_HOLD_NS": "400000000", "FAKE_CUPTI": "reorder"}):
+        run = scenario("late", 5, **order)  # the report of the first call begins late, and is read before the call ends
+        expect((calls(run, "cudaLaunchKernel"), calls(run, "cudaDeviceSynchronize")), (5, 5), "calls with %s" % order)
     run = Run([os.path.join(FAKES, "gpu_other_tool"), "blocked"])
     expect((calls(run, "cudaLaunchKernel"), calls(run, "cudaDeviceSynchronize"), calls(run, "cudaStreamSynchronize")),
            (10 + 1 + 7 + 1 + 5, 3, 2), "launches, synchronisations across another user's session")
@@ -611,6 +615,43 @@ def case_sampled_use():
     run = scenario("sleep", 50, 20000, FAKE_CUPTI="enable=35", FAKE_NVML="blind")
     expect([(g["sampled_utilisation"], g["state"]["sm_mhz"], g["busy_ns"]) for g in run.report["gpu"]],
            [(None, 1410, None)], "NVML is blind")
+
+
+def case_nested():
+    """The driver's calls inside the runtime's: reported by CUPTI for launches, and for all with OPGAP_GPU=driver.  The
+    call is the runtime's, and its work and its wait are counted once."""
+    figures = []
+    for cupti, gpu in (("", "graphs"), ("nested", "graphs"), ("nested", "driver")):
+        run = scenario("streams", 20, FAKE_CUPTI=cupti, OPGAP_GPU=gpu)
+        report = run.report
+        figures.append(([(f["rule"], f["count"], f["bytes"]) for f in report["gpu_findings"] if f["rule"] not in ("gpu_gaps", "gpu_time_util")],
+                        report["launches"]["calls"], report["launches"]["kernels"], [k["calls"] for k in report["kernels"]]))
+        expect([r.fields["name"] for r in run.of("cuda api")].count("cuLaunchKernel"), 40 if cupti else 0, "driver launches")
+        expect([r.fields["name"] for r in run.of("cuda api")].count("cuStreamSynchronize"), 2 if gpu == "driver" else 0,
+               "driver synchronisations")
+    expect(figures[1:], [figures[0]] * 2, "findings, launches and kernels as without them")
+    run = scenario("sync", 20, FAKE_LAUNCH_NS="2000000", FAKE_CUPTI="nested", OPGAP_GPU="driver")
+    details = {row["detail"] for row in run.report["idle_gaps"]["gpu_by_cause"] if row["cause"] == "synchronisation"}
+    expect(details, {"in cudaDeviceSynchronize"}, "what the gaps are charged to")
+
+
+def case_records():
+    """What the settings cost, in records that CUPTI makes: exact, because time on a fake says nothing."""
+    def made(command, gpu, **settings):
+        run = Run(command, OPGAP_GPU=gpu, FAKE_CUPTI="statistics" + settings.pop("cupti", ""))
+        return int(run.err.split("fake CUPTI: ")[1].split()[0])
+    program = os.path.join(FAKES, "gpu_scenario")
+    burst, graph, driver = ([program, name, "100"] for name in ("burst", "graph", "driver"))
+    tool = [os.path.join(FAKES, "gpu_other_tool"), "external"]
+    # the device; a launch and a kernel each; two synchronisations, each a call and a record
+    expect(made(burst, "graphs"), 1 + 2 * 100 + 2 * 2, "a launch: its call and its kernel")
+    expect(made(burst, "nodes"), 1 + 2 * 100 + 2 * 2, "nodes adds nothing to launches without graphs")
+    expect(made(burst, "graphs", cupti=",nested"), 1 + 3 * 100 + 2 * 2, "the driver's launch inside, where CUPTI tells it")
+    expect(made(burst, "driver", cupti=",nested"), 1 + 3 * 100 + 2 * 3, "driver: every driver call inside")
+    expect(made(graph, "nodes") - made(graph, "graphs"), 100 * (4 - 1), "nodes: a record a kernel instead of one a graph")
+    expect(made(driver, "driver") - made(driver, "graphs"), 100, "driver: calls that are no launches")
+    expect(made(tool, "external") - made(tool, "graphs"), 6 * (1 + 2 + 1), "external: one a call and kind of id")
+    expect(made(tool, "all"), made(tool, "external"), "all, without graphs and driver calls")
 
 
 def case_where():
