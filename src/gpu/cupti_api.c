@@ -118,6 +118,15 @@ static void *open_cupti(void)
   return handle;
 }
 
+bool opgap_cupti_device_node(void)
+{
+  static const char *const nodes[] = {"/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl-gpu"};
+  for (unsigned i = 0; i < sizeof nodes / sizeof *nodes; i++)
+    if (opgap_raw3(SYS_faccessat, AT_FDCWD, (long)nodes[i], 0) == 0)
+      return true;
+  return false;
+}
+
 static int try_version(const void *get_version)
 {
   uint32_t version = 0;
@@ -125,9 +134,12 @@ static int try_version(const void *get_version)
 }
 
 /* Some CUPTIs crash in the first call of all when they cannot initialise: 13.2 calls itself without end where the
- * driver is not one that it knows.  The program must not pay for that. */
+ * driver is not one that it knows.  The program must not pay for that.  Beside NVIDIA's own driver it is not tried: a
+ * copy of the process lacks the driver's mappings, so a crash there would say nothing. */
 static bool survives_first_call(const struct opgap_cupti *bound)
 {
+  if (opgap_cupti_device_node())
+    return true;
   const void *get_version = (const void *)(uintptr_t)bound->cuptiGetVersion;
   return opgap_probe(try_version, get_version) != OPGAP_PROBE_CRASHED;
 }

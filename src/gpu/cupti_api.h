@@ -25,6 +25,9 @@ struct opgap_cupti {
   bool can_share;   /* the second interface is complete */
 };
 
+/* Whether a device node of NVIDIA's kernel driver is there (also WSL's and Jetson's).  One to three system calls. */
+bool opgap_cupti_device_node(void);
+
 /* The bound functions; all NULL until opgap_cupti_bind succeeded. */
 extern struct opgap_cupti opgap_cupti;
 

@@ -645,15 +645,10 @@ OPGAP_EARLY_CODE void opgap_gpu_start(void)
   setenv("NVTX_INJECTION64_PATH", path, 0);
 }
 
-static bool exists(const char *path)
-{
-  return opgap_raw3(SYS_faccessat, AT_FDCWD, (long)path, 0) == 0;
-}
-
 const char *opgap_gpu_status(void)
 {
   ensure_process();
-  bool device = exists("/dev/nvidiactl") || exists("/dev/dxg") || exists("/dev/nvhost-ctrl-gpu");
+  bool device = opgap_cupti_device_node();
   switch (state_now()) {
   case LIFE_FAILED:
     if (!device && atomic_load_explicit(&life.failed_vaguely, memory_order_relaxed))
