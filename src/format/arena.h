@@ -102,6 +102,7 @@ struct opgap_thread {
 };
 #define OPGAP_SLOT_BYTES 8192u
 static_assert(sizeof(struct opgap_thread) <= OPGAP_SLOT_BYTES, "thread slot");
+static_assert(OPGAP_MAX_DEPTH <= UINT8_MAX, "a record's first word has a byte for the depth");
 
 struct opgap_segment {
   _Atomic uint32_t next; /* index + 1 of the next segment of the chain or of the free list; ordering B, C */

@@ -180,34 +180,39 @@ static uint64_t end_of(const struct opgap_encoder *encoder, const uint64_t *w, c
   return time_of(scale, span ? w[2] : w[1]);
 }
 
+/* One column of an event's records: `value` of each, with its words at w.  What kind of column it is, is asked once and
+ * not for each record. */
+#define EACH_RECORD(value)                                                                                             \
+  for (uint32_t r = encoder->head[event]; r != UINT32_MAX; r = encoder->next[r]) {                                     \
+    const uint64_t *w = words + encoder->at[r];                                                                        \
+    out = opgap_put_varint(out, value);                                                                                \
+  }
+
 static uint8_t *put_event_column(struct opgap_encoder *encoder, const uint64_t *words, unsigned event, unsigned column,
                                  const struct opgap_tick_scale *scale, uint8_t *out)
 {
   const struct opgap_event *row = encoder->events[event];
-  unsigned first_field = row->kind == OPGAP_SPAN ? 3 : 2;
-  uint64_t previous = 0;
-  for (uint32_t r = encoder->head[event]; r != UINT32_MAX; r = encoder->next[r]) {
-    const uint64_t *w = words + encoder->at[r];
-    uint64_t value;
-    if (column == OPGAP_COLUMN_DURATION) {
-      uint64_t start = time_of(scale, w[1]), end = time_of(scale, w[2]);
-      value = opgap_zigzag(end - start);
-    } else if (column == OPGAP_COLUMN_STATUS) {
-      value = w[0] >> 32;
-    } else {
-      unsigned field = column - OPGAP_COLUMN_FIELD;
-      value = w[first_field + field];
-      if (row->fields[field].coding == OPGAP_NAME) {
-        value = name_index(encoder, value);
-      } else if (row->fields[field].coding == OPGAP_DELTA) {
-        uint64_t v = value;
-        value = opgap_zigzag(v - previous);
-        previous = v;
-      }
-    }
-    out = opgap_put_varint(out, value);
+  if (column == OPGAP_COLUMN_DURATION) {
+    EACH_RECORD(opgap_zigzag(time_of(scale, w[2]) - time_of(scale, w[1])))
+    return out;
   }
-  return out;
+  if (column == OPGAP_COLUMN_STATUS) {
+    EACH_RECORD(w[0] >> 32)
+    return out;
+  }
+  unsigned field = column - OPGAP_COLUMN_FIELD, word = (row->kind == OPGAP_SPAN ? 3 : 2) + field;
+  uint64_t previous = 0, delta;
+  switch (row->fields[field].coding) {
+  case OPGAP_NAME:
+    EACH_RECORD(name_index(encoder, w[word]))
+    return out;
+  case OPGAP_DELTA:
+    EACH_RECORD((delta = w[word] - previous, previous = w[word], opgap_zigzag(delta)))
+    return out;
+  default:
+    EACH_RECORD(w[word])
+    return out;
+  }
 }
 
 static uint8_t *put_common_columns(struct opgap_encoder *encoder, const uint64_t *words, uint32_t records,

@@ -8,7 +8,7 @@
 
 #include <malloc.h>
 
-size_t opgap_alloc_threshold;
+size_t opgap_alloc_threshold, opgap_alloc_large;
 
 /* ---- before the real functions can be found ---- */
 
@@ -90,16 +90,27 @@ static inline __attribute__((always_inline)) uint64_t asked(const void *block, s
   return block == NULL && size == SIZE_MAX ? 0 : size;
 }
 
-/* A record of no length: OPGAP_ALLOC=events. */
+/* A record of no length: OPGAP_ALLOC=events.  As opgap_hook_end_at, but that no call was published as open, and that
+ * none is long enough for its stack. */
 static inline __attribute__((always_inline)) void note_event(struct opgap_thread *thread, unsigned id, uint64_t at,
                                                              const void *block, uint64_t value, uint32_t status)
 {
-  opgap_hook_end_at(thread, id, at, at, OPGAP_ADDRESS(block), value, status);
+  struct opgap_cell *cell = opgap_cell;
+  if (opgap_unlikely(cell == NULL || cell->thread != thread))
+    return;
+  uint64_t *w = opgap_reserve(cell, 5);
+  if (opgap_unlikely(w == NULL))
+    return;
+  w[0] = OPGAP_WORD0(id, 5, thread->depth, status);
+  w[1] = at;
+  w[2] = at;
+  w[3] = OPGAP_ADDRESS(block);
+  w[4] = value;
+  opgap_commit(cell, w + 5);
 }
 
 /* With OPGAP_ALLOC=events a small allocation is counted, made and recorded, with one stamp behind it. */
-#define RECORDS_EVENTS(thread, size)                                                                                   \
-  (opgap_alloc_threshold == 0 && (thread) != NULL && (size) < opgap_settings->min_alloc)
+#define RECORDS_EVENTS(thread, size) (opgap_alloc_threshold == 0 && (thread) != NULL && (size) < opgap_alloc_large)
 
 /* The counted call gave no block: its bytes, counted before it, are taken back. */
 OPGAP_COLD void *note_failed(unsigned counter, size_t size)
@@ -122,7 +133,7 @@ OPGAP_COLD void *note_alloc(unsigned id, unsigned counter, uint64_t start, void 
     return block;
   if (block == NULL)
     note_failed(counter, size);
-  if (size >= opgap_settings->min_alloc || end - start > OPGAP_OUTLIER_TICKS) {
+  if (size >= opgap_alloc_large || end - start > OPGAP_OUTLIER_TICKS) {
     opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(block), asked(block, size), block ? 0 : ENOMEM);
     if (end - start < opgap_stack_ticks && opgap_stack_ticks != UINT64_MAX)
       opgap_stack_note(id, end - start, size);

@@ -112,7 +112,7 @@ static inline void opgap_hook_end_at(struct opgap_thread *thread, unsigned event
   uint64_t *w = opgap_reserve(cell, 5);
   if (opgap_unlikely(w == NULL))
     return;
-  w[0] = OPGAP_WORD0(event, 5, thread->depth < 255 ? thread->depth : 255, status);
+  w[0] = OPGAP_WORD0(event, 5, thread->depth, status);
   w[1] = start;
   w[2] = end;
   w[3] = object;
@@ -171,6 +171,7 @@ uint32_t opgap_selected_name(int limit, const fd_set *readers, const fd_set *wri
 /* ---- alloc.c, copy.c: thresholds, constant after the session has begun ---- */
 
 extern size_t opgap_alloc_threshold OPGAP_HIDDEN; /* 0: every allocation is recorded */
+extern size_t opgap_alloc_large OPGAP_HIDDEN;     /* from here on each is a span */
 extern size_t opgap_copy_threshold OPGAP_HIDDEN;
 /* The real functions, or byte loops before they are bound. */
 void *opgap_real_memmove(void *to, const void *from, size_t size) OPGAP_HIDDEN;

@@ -2,7 +2,11 @@
  * a process that records needs, waits for the session's beginning, which may be the program's first hooked call.  errno
  * is kept. */
 #include "hooks/bind.h"
+#include <assert.h>
+
 #include "record/early.h"
+
+static_assert((unsigned)OPGAP_COUNTER_free == OPGAP_ALLOC_COUNTERS, "op sums are unrolled for this many");
 
 /* We link without the compiler's start files, whose code has nothing to do here: no destructors, no transactional
  * memory, and the library stays loaded.  libc_nonshared.a asks for this one symbol: whose exit handlers a dlclose would
@@ -25,6 +29,7 @@ bool opgap_hooks_session_begins(void)
   if (!opgap_bind_all())
     return false;
   opgap_alloc_threshold = opgap_settings->alloc_events ? 0 : opgap_settings->min_alloc;
+  opgap_alloc_large = opgap_settings->min_alloc;
   opgap_copy_threshold = opgap_settings->min_copy;
   opgap_thread_prepare();
   return true;

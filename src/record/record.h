@@ -131,7 +131,7 @@ static inline void opgap_call_end(struct opgap_thread *thread, unsigned event, u
   uint64_t *w = opgap_reserve(cell, 5);
   if (opgap_unlikely(w == NULL))
     return;
-  w[0] = OPGAP_WORD0(event, 5, thread->depth < 255 ? thread->depth : 255, status);
+  w[0] = OPGAP_WORD0(event, 5, thread->depth, status);
   w[1] = start;
   w[2] = end;
   w[3] = object;
@@ -146,7 +146,7 @@ static inline void opgap_point(struct opgap_thread *thread, unsigned event, uint
   uint64_t *w = opgap_reserve(cell, 4);
   if (opgap_unlikely(w == NULL))
     return;
-  w[0] = OPGAP_WORD0(event, 4, thread->depth < 255 ? thread->depth : 255, status);
+  w[0] = OPGAP_WORD0(event, 4, thread->depth, status);
   w[1] = opgap_ticks();
   w[2] = object;
   w[3] = value;

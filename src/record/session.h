@@ -16,6 +16,10 @@
 
 struct opgap_event;
 
+/* How many counters of hooks.def make up an op's allocations; its frees are the one behind them.  Another table works
+ * as well, only slower. */
+#define OPGAP_ALLOC_COUNTERS 9u
+
 /* Reads the settings and starts tracing this process; true: it is traced.  hook_events: gives the schema rows of the
  * hooks, ids 64..., when the session begins.
  * counter_events: the event of each counter; those with OPGAP_EVENT_ALLOC first, then those with OPGAP_EVENT_FREE.

@@ -250,7 +250,7 @@ void opgap_emit(unsigned event, uint32_t status, uint64_t start, uint64_t end, c
   uint64_t *w = opgap_reserve(cell, words);
   if (w == NULL)
     return;
-  w[0] = OPGAP_WORD0(event, words, thread->depth < 255 ? thread->depth : 255, status);
+  w[0] = OPGAP_WORD0(event, words, thread->depth, status);
   w[1] = start;
   if (span)
     w[2] = end;
@@ -276,9 +276,26 @@ static inline pair_sum sum_counters(const struct opgap_thread *thread, unsigned 
 {
   const pair_sum *at = (const pair_sum *)thread->counters + first, *stop = (const pair_sum *)thread->counters + end;
   pair_sum sum = {0, 0};
+#pragma GCC unroll 16
   for (; at != stop; at++)
     sum += *at;
   return sum;
+}
+
+struct allocation_sums {
+  pair_sum allocations;
+  uint64_t frees;
+};
+
+/* The usual table's sums are unrolled: an addition a counter instead of four instructions. */
+static inline struct allocation_sums sum_allocations(const struct opgap_thread *thread)
+{
+  const struct opgap_config *config = &opgap_config;
+  if (opgap_likely(config->alloc_end == OPGAP_ALLOC_COUNTERS && config->free_end == OPGAP_ALLOC_COUNTERS + 1))
+    return (struct allocation_sums){sum_counters(thread, 0, OPGAP_ALLOC_COUNTERS),
+                                    sum_counters(thread, OPGAP_ALLOC_COUNTERS, OPGAP_ALLOC_COUNTERS + 1)[0]};
+  return (struct allocation_sums){sum_counters(thread, 0, config->alloc_end),
+                                  sum_counters(thread, config->alloc_end, config->free_end)[0]};
 }
 
 void opgap_op_begin(uint32_t name, uint32_t status, uint64_t tag, uint32_t stack)
@@ -297,10 +314,10 @@ void opgap_op_begin(uint32_t name, uint32_t status, uint64_t tag, uint32_t stack
   op->name = name;
   op->status = status;
   op->stack = stack;
-  pair_sum allocations = sum_counters(thread, 0, opgap_config.alloc_end);
-  op->allocs = allocations[0];
-  op->alloc_bytes = allocations[1];
-  op->frees = sum_counters(thread, opgap_config.alloc_end, opgap_config.free_end)[0];
+  struct allocation_sums sums = sum_allocations(thread);
+  op->allocs = sums.allocations[0];
+  op->alloc_bytes = sums.allocations[1];
+  op->frees = sums.frees;
   op->start = opgap_ticks();
   atomic_signal_fence(memory_order_release);
   thread->depth = depth + 1;
@@ -328,10 +345,10 @@ void opgap_op_end(unsigned event, uint64_t tag, uint64_t sequence)
   w[2] = end;
   w[3] = op->name;
   w[4] = sequence;
-  pair_sum allocations = sum_counters(thread, 0, opgap_config.alloc_end);
-  w[5] = allocations[0] - op->allocs;
-  w[6] = allocations[1] - op->alloc_bytes;
-  w[7] = sum_counters(thread, opgap_config.alloc_end, opgap_config.free_end)[0] - op->frees;
+  struct allocation_sums sums = sum_allocations(thread);
+  w[5] = sums.allocations[0] - op->allocs;
+  w[6] = sums.allocations[1] - op->alloc_bytes;
+  w[7] = sums.frees - op->frees;
   w[8] = op->stack;
   opgap_commit(cell, w + 9);
   if (opgap_unlikely(end - op->start >= opgap_stack_ticks))

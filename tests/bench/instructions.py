@@ -23,7 +23,7 @@ RUNS = [
           "read_1": 160}),
     ({}, {"range": 510}),
     ({}, {"torch_op": 560}),
-    (EVENTS, {"malloc_free": 195}),
+    (EVENTS, {"malloc_free": 185}),
 ]
 SKIPPED = 77
 
