@@ -167,6 +167,12 @@ def check_other_tool():
         same("other tool, %s: at times of its clock" % how, said(output, "seen"), said(output, "in_time"))
         same("other tool, %s: its thread ids" % how, said(output, "calls"), said(output, "own_calls"))
         same_counts("other tool, %s: kernels before and after" % how, {KERNEL: 15}, kernels(report))
+    output, report, _ = run([program, "keep", "by-hand"], True)
+    same("other tool, functions by dlsym: kernels that it sees", said(plain, "seen"), said(output, "seen"))
+    same_counts("other tool, functions by dlsym: before and after", {KERNEL: 15}, kernels(report))
+    output, report, _ = run([program, "external"], True, OPGAP_GPU="external")
+    same("external ids: as the program pushed them", 18, said(output, "popped"))
+    same_counts("external ids: kernels", {KERNEL: 24}, kernels(report))
     program = os.path.join(WORK, "other_tool-DSHARES")
     if not os.path.exists(program):
         row("several users of CUPTI", "", "this CUPTI has no such interface (CUDA 13.3)", "skipped")
@@ -184,13 +190,16 @@ def check_other_tool():
 
 def check_costs():
     program = os.path.join(WORK, "scenario_shared")
-    for what, arguments, settings in (("launch", ["burst", "20000"], (("default", {}), ("driver calls", {"OPGAP_GPU": "all"}))),
-                                      ("graph launch", ["graph", "5000"],
-                                       (("whole graphs", {}), ("graph nodes", {"OPGAP_GPU": "nodes"})))):
-        plain = statistics.median(said(run([program, *arguments], False)[0], "launch_ns") for _ in range(5))
+    # graphs: fewer than a device queues, and short ones, so that the launches wait for nothing
+    for what, arguments, settings, always in (
+            ("launch", ["burst", "20000"], (("default", {}), ("driver calls", {"OPGAP_GPU": "driver"}),
+                                            ("external ids", {"OPGAP_GPU": "external"})), {}),
+            ("graph launch", ["graph", "500"], (("whole graphs", {}), ("graph nodes", {"OPGAP_GPU": "nodes"})),
+             {"PLANT_NODE_NS": "1000"})):
+        plain = statistics.median(said(run([program, *arguments], False, **always)[0], "launch_ns") for _ in range(5))
         figure(what + ", ns: plain", round(plain))
         for name, setting in settings:
-            traced = statistics.median(said(run([program, *arguments], True, **setting)[0], "launch_ns")
+            traced = statistics.median(said(run([program, *arguments], True, **setting, **always)[0], "launch_ns")
                                        for _ in range(5))
             figure("%s, ns: added by opgap, %s" % (what, name), round(traced - plain))
 

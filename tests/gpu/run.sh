@@ -32,7 +32,7 @@ done
 if [ -z "$build" ]; then
   build=$root/build-gpu-machine
   if ! cmake -S "$root" -B "$build" -DBUILD_TESTING=OFF >"$build.log" 2>&1 ||
-    ! cmake --build "$build" --target opgap opgap_tracer >>"$build.log" 2>&1; then
+    ! cmake --build "$build" -j "$(nproc)" --target opgap opgap_tracer >>"$build.log" 2>&1; then
     tail -n 20 "$build.log" >&2
     die "opgap could not be built (all of the output: $build.log)"
   fi
@@ -46,17 +46,22 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT INT TERM
 cc=${CC:-cc}
 fakes=$root/tests/fakes
+# code for the GPU that is here: a driver older than the toolkit does not translate the default, which is PTX
+arch=-arch=native
+$nvcc $arch -c "$fakes/spin.cu" -o "$work/spin.o" >/dev/null 2>&1 || arch=
 $cc -O1 -DNO_NCCL -D_GNU_SOURCE -I"$root/include" -c "$fakes/scenario.c" -o "$work/scenario.o"
 for cudart in static shared; do
   # shellcheck disable=SC2086 # a list of words
-  $nvcc -O1 -cudart $cudart "$fakes/spin.cu" "$work/scenario.o" -o "$work/scenario_$cudart" $libraries -lpthread
+  $nvcc $arch -O1 -cudart $cudart "$fakes/spin.cu" "$work/scenario.o" -o "$work/scenario_$cudart" $libraries -lpthread
 done
-$nvcc -O1 "$root/tests/gpu/occupancy.cu" "$fakes/spin.cu" -o "$work/occupancy"
+# shellcheck disable=SC2086
+$nvcc $arch -O1 "$root/tests/gpu/occupancy.cu" "$fakes/spin.cu" -o "$work/occupancy"
 # another user of CUPTI, by the interface of all versions, and by that for several subscribers (CUDA 13.3)
 for interface in "" -DSHARES; do
   $cc -O1 $interface -D_GNU_SOURCE -c "$fakes/other_tool.c" -o "$work/other_tool.o"
   # shellcheck disable=SC2086
-  $nvcc -O1 -cudart shared "$fakes/spin.cu" "$work/other_tool.o" -o "$work/other_tool$interface" $libraries -lcupti \
+  $nvcc $arch -O1 -cudart shared "$fakes/spin.cu" "$work/other_tool.o" -o "$work/other_tool$interface" $libraries \
+    -lcupti -lpthread -ldl \
     >"$work/link$interface.log" 2>&1 || true
 done
 
