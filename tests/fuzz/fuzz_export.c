@@ -1,7 +1,8 @@
 /* Fuzz target: whatever records a trace holds, in whatever order, every export of them ends without a fault.
  *
  * The input is a list of records for three streams (a thread, another one, a GPU stream) of one process; names and
- * figures come out of it, too.  What is written goes to /dev/null, the database to /dev/shm. */
+ * figures come out of it, too.  What is written goes to /dev/shm. */
+#include <dirent.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -170,22 +171,43 @@ static void read_record(struct input *in)
 
 /* ---- the exports ---- */
 
+static char folder[64]; /* of this process, in memory; removed at its end */
+
+static void empty_folder(void)
+{
+  DIR *entries = opendir(folder);
+  for (struct dirent *entry; entries && (entry = readdir(entries)) != NULL;)
+    if (entry->d_name[0] != '.')
+      unlinkat(dirfd(entries), entry->d_name, 0);
+  if (entries)
+    closedir(entries);
+}
+
+static void remove_folder(void)
+{
+  empty_folder();
+  rmdir(folder);
+}
+
+/* Small parts, so that exports are divided as well. */
 static void export_as(const struct opgap_source *source, const struct opgap_summary *summary,
                       const struct opgap_export_format *format)
 {
-  struct opgap_export_job job = {.source = source, .summary = summary, .path = "/dev/null", .max_bytes = 4096};
-  char file[64];
-  if (!format->to_stdout) { /* needs a file */
-    snprintf(file, sizeof file, "/dev/shm/opgap-fuzz-%ld", (long)getpid());
-    job.path = file;
+  char file[80];
+  if (folder[0] == '\0') {
+    strcpy(folder, "/dev/shm/opgap-fuzz-XXXXXX");
+    if (mkdtemp(folder) == NULL)
+      abort();
+    atexit(remove_folder);
   }
+  snprintf(file, sizeof file, "%s/out", folder);
+  struct opgap_export_job job = {.source = source, .summary = summary, .path = file, .max_bytes = 4096};
   struct opgap_spans_filter filter = {.min_duration_ns = counts[0] % 3};
   job.spans = opgap_spans_open(source, summary, &filter);
   if (!format->write(&job))
     abort();
   opgap_spans_close(job.spans);
-  if (job.path == file)
-    unlink(file);
+  empty_folder();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,9 +1,10 @@
 """Takes the pictures of docs/html: one of each view, of real traces.
 
-    pictures.py OPGAP TRAINING GPU [FOLDER]
+    pictures.py OPGAP TRAINING GPU RANKS [FOLDER]
 
 TRAINING: a trace of the demo's training (tools/demo.sh); GPU: one with GPU activity, for example of
-`gpu_scenario ranges 40` of tests/fakes.  FOLDER: where they go, docs/html without it.
+`PLANT_SLEEP=2000 gpu_scenario ranges 40` of tests/fakes; RANKS: one of several ranks, for example of
+`gpu_scenario allreduce 40` once with RANK=0 and once with RANK=1.  FOLDER: where they go, docs/html without it.
 """
 import base64
 import os
@@ -13,7 +14,7 @@ import tempfile
 from browser import Page, run
 
 LIMIT = 60000  # bytes of a picture
-TRAINING = ("verdict", "steps", "gaps", "loader", "timeline", "ops", "flame", "memory", "files", "processes")
+TRAINING = ("verdict", "steps", "gaps", "loader", "timeline", "ops", "flame", "memory", "files", "locks", "calls", "processes")
 
 
 def take(page, view, path, height=620):
@@ -33,8 +34,8 @@ def take(page, view, path, height=620):
 
 
 def main():
-    opgap, training, gpu = map(os.path.abspath, sys.argv[1:4])
-    folder = sys.argv[4] if len(sys.argv) > 4 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/html")
+    opgap, training, gpu, ranks = map(os.path.abspath, sys.argv[1:5])
+    folder = sys.argv[5] if len(sys.argv) > 5 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/html")
     with tempfile.TemporaryDirectory() as work:
         path = os.path.join(work, "page.html")
         run([opgap, "html", training, "-o", path])
@@ -54,6 +55,9 @@ def main():
             take(page, "timeline", os.path.join(folder, "timeline-gpu.webp"))
         with Page(path, 375, 760) as page:
             take(page, "verdict", os.path.join(folder, "phone.webp"), 760)
+        run([opgap, "html", ranks, "-o", path])
+        with Page(path, 1160, 900) as page:
+            take(page, "ranks", os.path.join(folder, "ranks.webp"))
 
 
 main()
