@@ -4,7 +4,7 @@
 
 TRAINING: a trace of the demo's training (tools/demo.sh); GPU: one with GPU activity, for example of
 `PLANT_SLEEP=2000 gpu_scenario ranges 40` of tests/fakes; RANKS: one of several ranks, for example of
-`gpu_scenario allreduce 40` once with RANK=0 and once with RANK=1.  FOLDER: where they go, docs/html without it.
+tests/ranks/train.py.  FOLDER: where they go, docs/html without it.
 """
 import base64
 import os
@@ -57,7 +57,7 @@ def main():
             take(page, "verdict", os.path.join(folder, "phone.webp"), 760)
         run([opgap, "html", ranks, "-o", path])
         with Page(path, 1160, 900) as page:
-            take(page, "ranks", os.path.join(folder, "ranks.webp"))
+            take(page, "processes", os.path.join(folder, "ranks.webp"))
 
 
 main()
