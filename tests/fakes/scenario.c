@@ -464,6 +464,21 @@ static void scenario_wait(void)
     pause();
 }
 
+/* Kernels one at a time, as many as each line of the input says; says when they are done. */
+static void scenario_told(void)
+{
+  unsigned wanted;
+  while (scanf("%u", &wanted) == 1) {
+    for (unsigned i = 0; i < wanted; i++) {
+      launch_spin(KERNEL_NS, NULL);
+      cudaDeviceSynchronize();
+    }
+    launched += wanted;
+    printf("done %llu\n", (unsigned long long)now());
+    fflush(stdout);
+  }
+}
+
 /* A child that is forked when CUDA is up, as DataLoader workers are, and ends by exit. */
 static void scenario_workers(void)
 {
@@ -532,6 +547,7 @@ int main(int argc, char **argv)
       {"fork", scenario_fork},           {"ranges", scenario_ranges},   {"check", scenario_check},
       {"workers", scenario_workers},     {"leave", scenario_leave},     {"devices", scenario_devices},
       {"training", scenario_training},   {"queued", scenario_queued},   {"late", scenario_late},
+      {"told", scenario_told},
   };
   if (argc > 2)
     count = (unsigned)strtoul(argv[2], NULL, 10);

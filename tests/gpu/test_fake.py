@@ -513,6 +513,69 @@ def case_schedule():
     expect(len(run.of("gpu device")) <= 1, True, "devices")
 
 
+class Told:
+    """A program that runs as many kernels as it is told, traced with recording off at first."""
+
+    def __init__(self, folder):
+        env = {name: value for name, value in os.environ.items() if not name.startswith("OPGAP_")}
+        self.trace = os.path.join(folder, "run.opgap")
+        env.update(LD_LIBRARY_PATH=os.path.join(FAKES, "cuda12"), LD_PRELOAD=LIBOPGAP, OPGAP_OUT=self.trace,
+                   OPGAP_CONTROL="idle")
+        self.program = subprocess.Popen([os.path.join(FAKES, "gpu_scenario"), "told"], env=env, text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def kernels(self, count):
+        """Runs so many; when the last one was over."""
+        self.program.stdin.write("%d\n" % count)
+        self.program.stdin.flush()
+        return int(self.program.stdout.readline().split()[1])
+
+    def switch(self, command):
+        done = subprocess.run([OPGAP, command, self.trace], capture_output=True, text=True, timeout=60)
+        expect(done.returncode, 0, "opgap %s: %s" % (command, done.stderr))
+
+    def seen(self):
+        """The kernels in the trace, as far as it is written."""
+        dump = subprocess.run([DUMP, self.trace], capture_output=True, text=True, timeout=60)
+        expect(dump.returncode, 0, "reading the trace: " + dump.stderr)
+        records = [Record(line) for line in dump.stdout.splitlines() if not line.startswith("#")]
+        return sorted(r.start for r in records if r.event == "kernel")
+
+
+def case_control():
+    """opgap start and stop switch CUPTI on and off; each kernel in between is recorded, and none long after a stop."""
+    with tempfile.TemporaryDirectory(prefix="opgap-gpu-") as folder:
+        told = Told(folder)
+        idle = told.kernels(20)
+        told.switch("start")
+        deadline, on = time.monotonic() + 50, told.kernels(1)
+        while not told.seen() and time.monotonic() < deadline:  # the helper turns CUPTI on when it looks
+            on = told.kernels(1)
+            time.sleep(0.05)
+        first = on  # CUPTI is on: what comes now is recorded
+        last = told.kernels(20)
+        told.switch("stop")
+        after, deadline = [last], time.monotonic() + 50
+        while after and time.monotonic() < deadline:  # nor off before
+            quiet = told.kernels(1)
+            off = told.kernels(20)
+            time.sleep(0.5)  # what CUPTI made is in the trace after a tenth of that
+            after = [k for k in told.seen() if quiet < k <= off]
+        expect(after, [], "kernels long after the stop")
+        told.program.stdin.close()
+        expect(told.program.wait(timeout=60), 0, "exit status: " + told.program.stderr.read())
+        kernels = told.seen()
+        expect([k for k in kernels if k < idle], [], "kernels before the start")
+        expect(len([k for k in kernels if first < k <= last]), 20, "kernels between start and stop")
+        report = json.loads(subprocess.run([OPGAP, "report", "--format", "json", told.trace], capture_output=True,
+                                           text=True, timeout=60).stdout)
+        notices = [n for n in report["trace"]["notices"] if n.startswith("recording was off for ")]
+        expect(len(notices), 1, "notices of the time off: %r" % report["trace"]["notices"])
+        device = report["gpu"][0]
+        expect(device["kernels"], len(kernels), "kernels of the device")
+        expect(device["span_ns"] <= kernels[-1] - kernels[0] + 1100000, True, "span of the device")
+
+
 def case_fork():
     run = scenario("fork", 4, 1000)
     kernels = run.of("kernel")
