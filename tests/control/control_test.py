@@ -296,7 +296,12 @@ def recorder_killed(folder):
             job.tell("m 100")
             time.sleep(0.01)
         os.write(job.pipes["main"], b"r 1000000\n")
-        time.sleep(0.05 + 0.011 * round_)
+        older, deadline = set(), time.monotonic() + 30
+        while len(older) < 2:  # the first part is dropped when the second takes its place
+            older |= {entry.inode() for entry in os.scandir(job.trace) if entry.name.endswith(".older")}
+            assert time.monotonic() < deadline, "no part was dropped"
+            time.sleep(0.002)
+        time.sleep(0.011 * round_)
         os.kill(job.program.pid, signal.SIGKILL)
         job.program.wait(timeout=30)
         report = json.loads(opgap("report", "--format", "json", job.trace)[0])  # exit 0: nothing damaged or missing
