@@ -345,7 +345,7 @@
 
     function view(from, to, brushed) {
       let span = Math.max(100, Math.min(data.duration, to - from));
-      if (data.duration - span < 1) // zooming in and out again rounds
+      if (Math.abs(data.duration - span) < 1) // zooming in and out again rounds
         span = data.duration;
       const middle = (from + to) / 2;
       from = Math.max(0, Math.min(data.duration - span, middle - span / 2));
