@@ -139,8 +139,7 @@ def gil():
     thread = threading.Thread(target=spin)
     if PLANTED:
         thread.start()
-    # long enough for the scheduler's samples (ten a second)
-    train([(torch.zeros(4, 16),)] * 600, extra=lambda: [torch.zeros(64).sum().item() for _ in range(20)])
+    train([(torch.zeros(4, 16),)] * 100, extra=lambda: [torch.zeros(64).sum().item() for _ in range(20)])
     stop.append(1)
     if PLANTED:
         thread.join()
