@@ -242,6 +242,24 @@ static int write_export(struct request *request, const struct opgap_source *sour
   return summary->complete ? OPGAP_EXIT_DONE : OPGAP_EXIT_DAMAGED;
 }
 
+/* A window in which there can be nothing is a slip of the hand, not an empty export. */
+static bool window_within(const struct request *request, const struct opgap_summary *summary)
+{
+  uint64_t from = request->filter.from_ns, to = request->filter.to_ns;
+  if (from >= summary->duration_ns && from > 0)
+    opgap_fail(OPGAP_EXIT_USAGE, "--from-time %.3fs is after the end of the run, which took %.3fs", (double)from / 1e9,
+               (double)summary->duration_ns / 1e9);
+  else if (request->analysis.steps_given && from >= summary->window_end_ns)
+    opgap_fail(OPGAP_EXIT_USAGE, "--from-time %.3fs is after these --steps, which end at %.3fs", (double)from / 1e9,
+               (double)summary->window_end_ns / 1e9);
+  else if (request->analysis.steps_given && to != 0 && to <= summary->window_start_ns)
+    opgap_fail(OPGAP_EXIT_USAGE, "--to-time %.3fs is before these --steps, which begin at %.3fs", (double)to / 1e9,
+               (double)summary->window_start_ns / 1e9);
+  else
+    return true;
+  return false;
+}
+
 static int export_trace(struct opgap_trace *trace, struct request *request)
 {
   char error[1024] = "", *path = request->path ? strdup(request->path) : default_path(request);
@@ -255,8 +273,11 @@ static int export_trace(struct opgap_trace *trace, struct request *request)
   request->analysis.progress_context = &progress;
   struct opgap_summary *summary = opgap_analyse(&source, &request->analysis, error, sizeof error);
   opgap_progress_end(&progress);
-  int code =
-      summary == NULL ? opgap_fail(OPGAP_EXIT_USAGE, "%s", error) : write_export(request, &source, summary, path);
+  int code = OPGAP_EXIT_USAGE;
+  if (summary == NULL)
+    opgap_fail(code, "%s", error);
+  else if (window_within(request, summary))
+    code = write_export(request, &source, summary, path);
   opgap_summary_free(summary);
   free(path);
   return code;

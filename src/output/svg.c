@@ -1,5 +1,6 @@
-/* Two histograms of step times over one axis, the baseline above, now below; the median is a line.  Steps beyond 1.5
- * times the larger 95th percentile are counted in the last bar, so that one outlier does not flatten the rest. */
+/* Two histograms of step times over one axis, the baseline above, now below; the median is a line.  Steps beyond
+ * 1.5 times the 95th percentile, or 3 times the median where that is less, of the slower side are counted in the last
+ * bar, so that outliers do not flatten the rest. */
 #include <stdlib.h>
 
 #include "analysis/stats_test.h"
@@ -65,7 +66,8 @@ void opgap_gate_svg(const struct opgap_comparison *c, FILE *file)
       continue;
     double least = stats_quantile_of(t->at, t->count, 0);
     low = low == 0 || least < low ? least : low;
-    high = larger(high, 1.5 * stats_quantile_of(t->at, t->count, 0.95));
+    double most = 1.5 * stats_quantile_of(t->at, t->count, 0.95), much = 3 * stats_median(t->at, t->count);
+    high = larger(high, most < much ? most : much);
   }
   high = high > low ? high : low + 1;
   fprintf(file,

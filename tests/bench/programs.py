@@ -12,14 +12,17 @@ import os
 import re
 import resource
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+LIMIT_S = 600  # of a run
 
 
 class Program:
@@ -123,7 +126,8 @@ def folder_bytes(path):
 
 
 def run_once(program, way, folder):
-    """(CPU s, wall s, peak bytes, trace bytes, steps, steps/s), or None if it failed."""
+    """(CPU s, wall s, peak bytes, trace bytes, steps, steps/s), or None if it failed or did not end (heaptrack waits for
+    ever where DataLoader workers were forked)."""
     out = tempfile.mkdtemp(dir=folder)
     fill = lambda text: text.replace("{out}", out)
     words = (way.prefix if way else []) + program.command(folder)
@@ -134,8 +138,17 @@ def run_once(program, way, folder):
     environment.update({key: fill(value) for key, value in (way.environment if way else {}).items()})
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     with open(os.path.join(folder, "said"), "w+", errors="replace") as said:
-        child = subprocess.Popen(command, stdout=said, stderr=subprocess.DEVNULL, env=environment)
-        _, status, usage = os.wait4(child.pid, 0)
+        child = subprocess.Popen(command, stdout=said, stderr=subprocess.DEVNULL, env=environment,
+                                 start_new_session=True)
+        limit = threading.Timer(LIMIT_S, os.killpg, (child.pid, signal.SIGKILL))
+        limit.start()
+        try:
+            _, status, usage = os.wait4(child.pid, 0)
+        except BaseException:  # Ctrl-C does not reach its session
+            os.killpg(child.pid, signal.SIGKILL)
+            raise
+        finally:
+            limit.cancel()
         wall = time.perf_counter() - start
         child.returncode = status
         said.seek(0)

@@ -605,8 +605,11 @@ def case_filters():
     workers = {p["pid"] for p in report(trace)["processes"] if p["role"] == "DataLoader worker 1"}
     one = [r for r in everything if int(r["pid"]) in workers]
     same(rows("--process", "worker 1"), one, "rows of a worker")
-    done = run([OPGAP, "export", "--to", "csv", "--process", "nobody", trace], exit_status=2)
-    expect(done.stderr.count("\n"), 1, "lines of the message")
+    for nothing in (("--process", "nobody"), ("--from-time", "%dns" % report(trace)["trace"]["duration_ns"]),
+                    ("--steps", "2:3", "--from-time", "%dns" % end), ("--steps", "2:3", "--to-time", "%dns" % start)):
+        done = run([OPGAP, "export", "--to", "csv", "-o", "nothing.csv", *nothing, trace], exit_status=2)
+        expect(done.stderr.count("\n"), 1, "lines of the message: " + done.stderr)
+        expect(os.path.exists("nothing.csv"), False, "a file")
 
 
 # ---- names with any bytes ----
