@@ -29,6 +29,7 @@ static void help(void)
        "went, idle time by cause, counts and bytes per step, memory, and the ops that changed most.\n"
        "A, B, C are traces, baselines (opgap baseline), or repeats of one run: A1,A2,A3.  [NAME:] before it names the\n"
        "column: base:run1.opgap workers:run2.opgap\n"
+       "A change is given as a difference, in %, and with the 98 % interval of the latter.  =: no change\n"
        "With four or more, the last is taken for all changes together: how far do the single gains add up?\n"
        "\n"
        "  --limit N         ops shown (default: 15; 0: all)\n"
@@ -96,25 +97,16 @@ static bool line_named(const struct lines *lines, const char *name)
   return false;
 }
 
-/* All step times of a set, allocated. */
-static double *step_times(const struct opgap_runs *runs, size_t *count)
-{
-  double *all = opgap_xcalloc((size_t)runs->steps + 1, sizeof *all);
-  *count = 0;
-  for (size_t r = 0; r < runs->run_count; r++)
-    for (size_t i = 0; runs->runs[r].samples[OPGAP_METRIC_STEP] != NULL && i < runs->runs[r].steps; i++)
-      all[(*count)++] = (double)runs->runs[r].samples[OPGAP_METRIC_STEP][i];
-  return all;
-}
-
 static void add_p95(struct lines *lines, const struct request *request)
 {
   struct line *line = new_line(lines, "step", "step p95", OPGAP_UNIT_NS);
-  for (size_t i = 0; i < request->sets; i++) {
-    size_t count;
-    double *times = step_times(request->runs[i], &count);
-    line->value[i] = stats_quantile_of(times, count, 0.95);
-    free(times);
+  for (size_t i = 1; i < request->sets; i++) {
+    struct opgap_p95_change change;
+    opgap_compare_p95(request->runs[0], request->runs[i], &change);
+    line->value[0] = change.before;
+    line->value[i] = change.now;
+    line->low[i] = change.low;
+    line->high[i] = change.high;
   }
   set_changes(line, request->sets);
 }
@@ -258,9 +250,17 @@ static void print_gains(const struct request *request, const struct lines *lines
 
 /* ---- output ---- */
 
+/* "+1.5 KB", "-12.3us": what came or went. */
+static void difference_text(char *text, size_t size, enum opgap_unit unit, double difference)
+{
+  char amount[32];
+  opgap_unit_text(amount, sizeof amount, unit, fabs(difference));
+  snprintf(text, size, "%c%s", difference < 0 ? '-' : '+', amount);
+}
+
 static void cell_text(char *text, size_t size, const struct line *line, size_t set)
 {
-  char value[32], interval[80] = "";
+  char value[32], difference[40], interval[80] = "";
   opgap_unit_text(value, sizeof value, line->unit, line->value[set]);
   if (set == 0) {
     snprintf(text, size, "%s", value);
@@ -268,10 +268,13 @@ static void cell_text(char *text, size_t size, const struct line *line, size_t s
     snprintf(text, size, "%s new", value);
   } else if (!isfinite(line->change[set])) {
     snprintf(text, size, "%s", value);
+  } else if (line->value[set] == line->value[0]) {
+    snprintf(text, size, "%s =", value);
   } else {
     if (isfinite(line->low[set]) && isfinite(line->high[set]))
-      snprintf(interval, sizeof interval, " (%+.1f..%+.1f)", line->low[set] * 100, line->high[set] * 100);
-    snprintf(text, size, "%s %+.1f%%%s", value, line->change[set] * 100, interval);
+      snprintf(interval, sizeof interval, " (%+.1f..%+.1f %%)", line->low[set] * 100, line->high[set] * 100);
+    difference_text(difference, sizeof difference, line->unit, line->value[set] - line->value[0]);
+    snprintf(text, size, "%s %s %+.1f%%%s", value, difference, line->change[set] * 100, interval);
   }
 }
 
@@ -340,6 +343,7 @@ static json_t *line_json(const struct line *line, size_t sets)
   for (size_t i = 0; i < sets; i++) {
     json_t *v = json_object();
     json_object_set_new(v, "value", real(line->value[i]));
+    json_object_set_new(v, "difference", i > 0 ? real(line->value[i] - line->value[0]) : json_null());
     json_object_set_new(v, "change", real(line->change[i]));
     json_object_set_new(v, "low", real(line->low[i]));
     json_object_set_new(v, "high", real(line->high[i]));
@@ -409,7 +413,7 @@ static void csv_number(double value)
 static void print_csv(const struct request *request, const struct lines *lines)
 {
   static const char *const units[] = {"ns", "bytes", "count", "share"};
-  puts("group,name,unit,run,value,change,low,high,p");
+  puts("group,name,unit,run,value,difference,change,low,high,p");
   for (size_t k = 0; k < lines->v.count; k++)
     for (size_t i = 0; i < request->sets; i++) {
       const struct line *line = &lines->v.at[k];
@@ -418,6 +422,7 @@ static void print_csv(const struct request *request, const struct lines *lines)
       printf(",%s,", units[line->unit]);
       csv_field(request->names[i]);
       csv_number(line->value[i]);
+      csv_number(i > 0 ? line->value[i] - line->value[0] : NAN);
       csv_number(line->change[i]);
       csv_number(line->low[i]);
       csv_number(line->high[i]);

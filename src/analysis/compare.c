@@ -276,6 +276,21 @@ static void compare_exact(struct comparing *k, struct opgap_change *change, cons
                                    : opgap_pool_printf(k->c->pool, "in %zu of %zu steps", differing, now->total));
 }
 
+/* Of centre(now) / centre(before).  Times differ from run to run as well as from step to step. */
+static struct stats_interval ratio_interval(const struct side *before, const struct side *now, enum stats_centre centre,
+                                            bool times, const struct opgap_compare_options *o)
+{
+  double confidence = 1 - 2 * o->alpha;
+  struct stats_interval ratio =
+      stats_bootstrap_ratio(&before->sample, &now->sample, centre, confidence, o->resamples, SEED);
+  if (times) {
+    struct stats_interval runs = stats_between_runs(&before->sample, &now->sample, centre, confidence).ratio;
+    ratio.low = fmin(ratio.low, runs.low);
+    ratio.high = fmax(ratio.high, runs.high);
+  }
+  return ratio;
+}
+
 /* All but the rank test's threshold, which waits for the other metrics' p. */
 static void measure_samples(struct comparing *k, struct opgap_change *change, const struct side *before,
                             const struct side *now)
@@ -284,13 +299,10 @@ static void measure_samples(struct comparing *k, struct opgap_change *change, co
   set_values(change, stats_centre_of(&before->sample, centre), stats_centre_of(&now->sample, centre));
   struct stats_rank_test test = stats_mann_whitney(&before->sample, &now->sample);
   change->p = change->now >= change->before ? test.p_greater : test.p_less;
-  struct stats_interval ratio =
-      stats_bootstrap_ratio(&before->sample, &now->sample, centre, 1 - 2 * k->o.alpha, k->o.resamples, SEED);
-  if (!change->counter) { /* times differ from run to run as well as from step to step */
+  struct stats_interval ratio = ratio_interval(before, now, centre, !change->counter, &k->o);
+  if (!change->counter) {
     struct stats_run_test runs = stats_between_runs(&before->sample, &now->sample, centre, 1 - 2 * k->o.alpha);
     change->p = fmax(change->p, change->now >= change->before ? runs.p_greater : runs.p_less);
-    ratio.low = fmin(ratio.low, runs.ratio.low);
-    ratio.high = fmax(ratio.high, runs.ratio.high);
   }
   change->low = ratio.low - 1;
   change->high = ratio.high - 1;
@@ -808,6 +820,31 @@ static void *kept(struct opgap_pool *pool, const void *at, size_t count, size_t 
   return copy;
 }
 
+static void set_defaults(struct opgap_compare_options *o)
+{
+  o->alpha = o->alpha > 0 ? o->alpha : DEFAULT_ALPHA;
+  o->resamples = o->resamples ? o->resamples : DEFAULT_RESAMPLES;
+}
+
+void opgap_compare_p95(const struct opgap_runs *before, const struct opgap_runs *now, struct opgap_p95_change *change)
+{
+  struct opgap_compare_options o = {.alpha = 0};
+  struct side was = side_open(before, OPGAP_METRIC_STEP), is = side_open(now, OPGAP_METRIC_STEP);
+  *change = (struct opgap_p95_change){NAN, NAN, NAN, NAN};
+  set_defaults(&o);
+  if (was.total > 0)
+    change->before = stats_centre_of(&was.sample, STATS_P95);
+  if (is.total > 0)
+    change->now = stats_centre_of(&is.sample, STATS_P95);
+  if (was.known && is.known) {
+    struct stats_interval ratio = ratio_interval(&was, &is, STATS_P95, true, &o);
+    change->low = ratio.low - 1;
+    change->high = ratio.high - 1;
+  }
+  side_close(&was);
+  side_close(&is);
+}
+
 struct opgap_comparison *opgap_compare(const struct opgap_runs *before, const struct opgap_runs *now,
                                        const struct opgap_compare_options *options)
 {
@@ -816,8 +853,7 @@ struct opgap_comparison *opgap_compare(const struct opgap_runs *before, const st
   struct comparing k = {.c = c, .o = *options, .times = true};
   *c = (struct opgap_comparison){.before = before, .now = now, .pool = pool};
   k.o.min_steps = k.o.min_steps ? k.o.min_steps : DEFAULT_MIN_STEPS;
-  k.o.alpha = k.o.alpha > 0 ? k.o.alpha : DEFAULT_ALPHA;
-  k.o.resamples = k.o.resamples ? k.o.resamples : DEFAULT_RESAMPLES;
+  set_defaults(&k.o);
   check_all(&k);
   if (k.reasons.count == 0 || !k.o.judge) {
     compare_metrics(&k);

@@ -91,6 +91,13 @@ struct opgap_comparison *opgap_compare(const struct opgap_runs *before, const st
                                        const struct opgap_compare_options *options);
 void opgap_comparison_free(struct opgap_comparison *comparison);
 
+/* 95th percentiles of the steps, ns, and the interval of now / before - 1 as for a metric's times, with the default
+ * options.  NAN: unknown. */
+struct opgap_p95_change {
+  double before, now, low, high;
+};
+void opgap_compare_p95(const struct opgap_runs *before, const struct opgap_runs *now, struct opgap_p95_change *change);
+
 /* A row of both sets, per step; rows that changed most by self time first.  The caller frees the array. */
 struct opgap_row_change {
   const char *kind, *name;

@@ -301,7 +301,8 @@ static size_t random_below(uint64_t *state, size_t limit)
 
 static double centre_in_place(double *values, size_t count, enum stats_centre centre)
 {
-  return centre == STATS_MEDIAN ? quantile_in_place(values, count, 0.5) : stats_mean(values, count);
+  return centre == STATS_MEAN ? stats_mean(values, count)
+                              : quantile_in_place(values, count, centre == STATS_MEDIAN ? 0.5 : 0.95);
 }
 
 /* All runs' samples one after the other, allocated. */

@@ -45,7 +45,7 @@ struct stats_rank_test stats_mann_whitney_plain(const double *a, size_t a_count,
 /* p of Welch's t test that B's mean is larger; for comparison of methods. */
 double stats_welch_greater(const double *a, size_t a_count, const double *b, size_t b_count);
 
-enum stats_centre { STATS_MEDIAN, STATS_MEAN };
+enum stats_centre { STATS_MEDIAN, STATS_MEAN, STATS_P95 };
 double stats_centre_of(const struct stats_sample *sample, enum stats_centre centre);
 
 struct stats_interval {
