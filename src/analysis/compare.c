@@ -738,7 +738,7 @@ static void check_machine(struct comparing *k)
 {
   static const char *const machine[] = {"cpu", "cores", "gpu", "gpu_driver", "gpu_power_limit"};
   for (size_t i = 0; i < sizeof machine / sizeof *machine; i++) {
-    bool sampled = i >= 3; /* by NVML, which not every machine has: unknown is no difference */
+    bool sampled = i >= 2; /* by CUPTI or NVML, which not every machine has: unknown is no difference */
     if (!info_differs(k, machine[i]) || (sampled && (opgap_runs_info(k->c->before, machine[i]) == NULL ||
                                                      opgap_runs_info(k->c->now, machine[i]) == NULL)))
       continue;

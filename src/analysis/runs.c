@@ -657,9 +657,11 @@ static const char *summary_info(const struct opgap_summary *s, const char *key)
   return NULL;
 }
 
+/* NULL: unknown, since without CUPTI a device is named by NVML alone, whose first sample a short run does not see. */
 static const char *gpu_names(struct opgap_pool *pool, const struct opgap_summary *s)
 {
-  const char *names = s->gpu_count ? s->gpus[0].name : "none";
+  bool hidden = s->gpu_status != NULL && strncmp(s->gpu_status, "unavailable", strlen("unavailable")) == 0;
+  const char *names = s->gpu_count ? s->gpus[0].name : hidden ? NULL : "none";
   for (size_t i = 1; i < s->gpu_count; i++)
     names = opgap_pool_printf(pool, "%s, %s", names, s->gpus[i].name);
   return names;
