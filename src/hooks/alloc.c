@@ -134,9 +134,9 @@ OPGAP_COLD void *note_alloc(unsigned id, unsigned counter, uint64_t start, void 
   if (block == NULL)
     note_failed(counter, size);
   if (size >= opgap_alloc_large || end - start > OPGAP_OUTLIER_TICKS) {
-    opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(block), asked(block, size), block ? 0 : ENOMEM);
-    if (end - start < opgap_stack_ticks && opgap_stack_ticks != UINT64_MAX)
-      opgap_stack_note(id, end - start, size);
+    opgap_hook_record(thread, id, start, end, OPGAP_ADDRESS(block), asked(block, size), block ? 0 : ENOMEM);
+    if (opgap_stack_ticks != UINT64_MAX)
+      opgap_stack_note(id, end - start, block ? size : 0);
     return block;
   }
   opgap_count_time(thread, counter, end - start);
@@ -296,15 +296,20 @@ static void *bootstrap_realloc(void *block, size_t size)
 }
 
 /* The second record of a resize with OPGAP_ALLOC=events: what became of the block. */
-static void note_moved(unsigned id, unsigned counter, const void *old, const void *fresh, size_t size, bool failed)
+static void note_moved(unsigned id, unsigned counter, uint64_t start, const void *old, const void *fresh, size_t size,
+                       bool failed)
 {
   struct opgap_thread *thread = opgap_known_thread();
   if (thread == NULL)
     return;
   if (failed)
     note_failed(counter, size);
-  if (failed || fresh)
-    note_event(thread, id, opgap_ticks(), failed ? old : fresh, size, failed ? ENOMEM : 0);
+  if (!failed && fresh == NULL)
+    return;
+  uint64_t end = opgap_ticks();
+  note_event(thread, id, end, failed ? old : fresh, size, failed ? ENOMEM : 0);
+  if (size >= opgap_alloc_large && opgap_stack_ticks != UINT64_MAX)
+    opgap_stack_note(id, end - start, failed ? 0 : size);
 }
 
 /* One resize.  realloc(block, 0) frees (glibc) and returns NULL without failing.  Keeps errno. */
@@ -318,7 +323,7 @@ static void *resize(struct opgap_thread *thread, unsigned id, unsigned counter, 
   void *fresh = opgap_real.realloc(block, size);
   bool freed = fresh == NULL && size == 0 && block != NULL;
   if (events)
-    note_moved(id, counter, block, fresh, size, fresh == NULL && !freed);
+    note_moved(id, counter, start, block, fresh, size, fresh == NULL && !freed);
   else if (!freed)
     note_alloc(id, counter, start, fresh, size);
   return fresh;

@@ -101,8 +101,9 @@ static inline void opgap_missing(void)
 #define OPGAP_OLD_VERSION(hook, name, version) __asm__(".symver " #hook ", " #name "@" version ", remove")
 #endif
 
-/* Ends a span at `end`, unless the real call returned in a forked child, where the slot is the parent's. */
-static inline void opgap_hook_end_at(struct opgap_thread *thread, unsigned event, uint64_t start, uint64_t end,
+/* Records a span that ended at `end`, without its stack, unless the real call returned in a forked child, where the
+ * slot is the parent's. */
+static inline void opgap_hook_record(struct opgap_thread *thread, unsigned event, uint64_t start, uint64_t end,
                                      uint64_t object, uint64_t value, uint32_t status)
 {
   struct opgap_cell *cell = opgap_cell;
@@ -118,6 +119,12 @@ static inline void opgap_hook_end_at(struct opgap_thread *thread, unsigned event
   w[3] = object;
   w[4] = value;
   opgap_commit(cell, w + 5);
+}
+/* Ends a span at `end`, with its stack if it took long. */
+static inline void opgap_hook_end_at(struct opgap_thread *thread, unsigned event, uint64_t start, uint64_t end,
+                                     uint64_t object, uint64_t value, uint32_t status)
+{
+  opgap_hook_record(thread, event, start, end, object, value, status);
   if (opgap_unlikely(end - start >= opgap_stack_ticks))
     opgap_stack_note(event, end - start, 0);
 }

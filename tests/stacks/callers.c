@@ -1,6 +1,7 @@
 /* Calls whose stacks a test knows: COUNT sleeps and COUNT large allocations, each from a place of its own.
- * callers COUNT [signals | threads | locks | blocks]: COUNT sleeps in a handler of signals, or in as many threads;
- * COUNT waits for each of three locks; as many blocks of 70000 bytes. */
+ * callers COUNT [signals | threads | locks | blocks | resizes]: COUNT sleeps in a handler of signals, or in as many
+ * threads; COUNT waits for each of three locks; as many blocks of 70000 bytes; as many of 4 MiB by realloc, each with
+ * a malloc that fails. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -124,6 +125,22 @@ static int with_blocks(int count)
   return 0;
 }
 
+/* Each round: a large block by realloc, and one that no system has. */
+static int with_resizes(int count)
+{
+  volatile size_t impossible = (size_t)1 << 60;
+  int failed = 0;
+  for (int i = 0; i < count && !failed; i++) {
+    block = malloc(10);
+    block = realloc(block, (size_t)4 << 20);
+    failed = block == NULL;
+    free(block);
+    block = malloc(impossible); /* through a volatile: compilers leave out a block that is only compared */
+    failed = failed || block != NULL;
+  }
+  return failed;
+}
+
 int main(int argc, char **argv)
 {
   int count = argc > 1 ? atoi(argv[1]) : 1;
@@ -131,6 +148,8 @@ int main(int argc, char **argv)
     return with_locks(count);
   if (argc > 2 && strcmp(argv[2], "blocks") == 0)
     return with_blocks(count);
+  if (argc > 2 && strcmp(argv[2], "resizes") == 0)
+    return with_resizes(count);
   if (argc > 2)
     return strcmp(argv[2], "signals") == 0 ? with_signals(count) : with_threads(count);
   for (int i = 0; i < count; i++) {

@@ -193,6 +193,18 @@ def locks(folder):
     assert "  guarded+8 in callers " in text and f"  {named[None]['object']:#x} " in text, text
 
 
+def resizes(folder):
+    """Large blocks by realloc have stacks as malloc's do, however they are recorded; one that failed adds no bytes."""
+    for kind in ("count", "events"):
+        place = os.path.join(folder, kind)
+        os.mkdir(place)
+        stacks = table(record(place, "native", CALLERS, str(COUNT), "resizes", options=["--alloc", kind]), "stack")
+        found = {name.rsplit(";", 1)[1]: row for name, row in stacks.items()}
+        assert found.keys() == {"realloc", "malloc"} and len(stacks) == 2, (kind, stacks)
+        assert (found["realloc"]["count"], found["realloc"]["bytes"]) == (COUNT, COUNT * (4 << 20)), (kind, found)
+        assert (found["malloc"]["count"], found["malloc"]["bytes"]) == (COUNT, 0), (kind, found)
+
+
 MANY = 300000  # calls, each of which would get a stack
 
 
@@ -245,6 +257,6 @@ def python(folder):
         assert call_back - step > 1 and not any("_PyEval_EvalFrameDefault" in name for name in stack), stack
 
 
-CASES = {f.__name__: f for f in (native, separate, archive, signals, threads, locks, budget, python)}
+CASES = {f.__name__: f for f in (native, separate, archive, signals, threads, locks, resizes, budget, python)}
 with tempfile.TemporaryDirectory(prefix="opgap-stacks-") as place:
     CASES[CASE](os.path.realpath(place))
