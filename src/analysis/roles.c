@@ -292,8 +292,8 @@ static void list_untraced(struct analysis *a)
       s->untraced[s->untraced_count++] = (struct opgap_sum_untraced){
           .pid = p->info->pid,
           .command = analysis_text(a, p->executed),
-          .reason = "executed by a traced process, but not loaded there (static, setuid, another environment), or "
-                    "excluded by OPGAP_CHILDREN"};
+          .reason = "executed by a traced process, but no trace of it was written: not loaded there (static, setuid, "
+                    "another environment), ended at once, or excluded by OPGAP_CHILDREN"};
   }
 }
 

@@ -581,8 +581,10 @@ static void memory(const struct page *p)
     text_bytes(peak, sizeof peak, m->peak_bytes);
     text_bytes(live, sizeof live, m->live_bytes);
     say(p, "peak %s, alive at the end %s", peak, live);
-  } else {
+  } else if (m->allocations) {
     say(p, "peak and live bytes are not known without OPGAP_ALLOC=events");
+  } else {
+    say(p, "no allocation reached the tracer: alloc is not in OPGAP_HOOKS, or another allocator was loaded before it");
   }
   if (m->peak_rss_bytes != OPGAP_UNKNOWN) {
     text_bytes(rss, sizeof rss, m->peak_rss_bytes);
