@@ -101,7 +101,6 @@ struct process {
   bool torn;         /* the process wrote to its file while file and ring were read */
   bool replaced;     /* the path is another part's now */
   _Atomic(_Atomic(struct name *) *) names[NAME_PAGES];
-  _Atomic uint32_t name_limit;
   _Atomic uint64_t invalid;
   _Atomic uint64_t touched; /* bytes of the file read since its pages were last given back */
   pthread_mutex_t lock;     /* blocks, and who adds a name */
@@ -833,7 +832,6 @@ static struct process *read_process(const char *path, char *error, size_t size)
   pthread_mutex_init(&process->lock, NULL);
   process->info.path = process->path;
   process->info.complete = true;
-  atomic_store(&process->name_limit, 1);
   map_older_part(process);
   if (!map_file(process, 0, error, size) || !header_ok(process, process->mappings, error, size)) {
     process_free(process);
@@ -1195,11 +1193,6 @@ const char *opgap_trace_name(const struct opgap_trace *trace, unsigned process, 
   return name ? name->bytes : name_id ? "?" : "";
 }
 
-uint32_t opgap_trace_name_limit(const struct opgap_trace *trace, unsigned process)
-{
-  return atomic_load(&trace->processes[process]->name_limit);
-}
-
 static void add_name(struct process *process, uint64_t id, const uint8_t *bytes, size_t length)
 {
   if (id == 0 || id >= (uint64_t)NAME_PAGE * NAME_PAGES || length == 0 || name_at(process, id))
@@ -1220,8 +1213,6 @@ static void add_name(struct process *process, uint64_t id, const uint8_t *bytes,
   }
   if (page)
     atomic_store_explicit(&page[id % NAME_PAGE], name, memory_order_release);
-  if (id >= atomic_load(&process->name_limit))
-    atomic_store(&process->name_limit, (uint32_t)id + 1);
   pthread_mutex_unlock(&process->lock);
 }
 
@@ -1334,7 +1325,7 @@ static bool read_names(struct opgap_cursor *cursor, const uint8_t *at, const uin
     if (!opgap_get_varint(&at, end, &id) || !opgap_get_varint(&at, end, &length) || length > (uint64_t)(end - at))
       return false;
     add_name(cursor->process, id, at, length);
-    cursor->chunk_names[i] = length ? (uint32_t)id : NAME_LOST;
+    cursor->chunk_names[i] = length && id <= UINT32_MAX ? (uint32_t)id : NAME_LOST;
     at += length;
   }
   *count = names;
@@ -1438,6 +1429,7 @@ static bool open_chunk(struct opgap_cursor *cursor, const struct chunk *chunk)
   }
   decoder->end.previous = cursor->process->shift_ns;
   cursor->records_left = records;
+  atomic_fetch_add(&cursor->process->invalid, chunk->records - records); /* that only the header claims */
   return true;
 }
 

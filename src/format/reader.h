@@ -79,8 +79,6 @@ const struct opgap_process_info *opgap_trace_process(const struct opgap_trace *t
 const struct opgap_event *opgap_trace_event(const struct opgap_trace *trace, unsigned process, unsigned event);
 /* Bytes of a name (any bytes, NUL-terminated as well); "" for 0, "?" when the name was lost. */
 const char *opgap_trace_name(const struct opgap_trace *trace, unsigned process, uint64_t name_id, size_t *length);
-/* Highest name id in use + 1, so that a caller can keep an array by name. */
-uint32_t opgap_trace_name_limit(const struct opgap_trace *trace, unsigned process);
 /* A key of the process description (settings, machine, versions: see docs/TRACE_FORMAT.md); NULL if absent. */
 const char *opgap_trace_info(const struct opgap_trace *trace, unsigned process, const char *key);
 /* What is damaged or missing, one line each; NULL after the last. */
