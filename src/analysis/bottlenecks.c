@@ -9,7 +9,8 @@
  * To the main thread's time in a cause belongs what is there for its sake alone and what it makes slower: the code that
  * prepares and follows it, work on CPUs that threads of the cause used, refilled caches, and the kernel's copies of
  * pages after a fork.  None of these can be told from the step's own work, so each is taken whole (struct around,
- * others_ns, kernel_ns): the bound is loose there.
+ * others_ns, kernel_ns): the bound is loose there.  DataLoader workers are the exception: what they may slow by running
+ * at the same time is not in their bound, as it would be nearly all work wherever there are many of them.
  *
  * docs/VERDICT.md has the kinds, their rules, and how the bounds compare with what removing the causes really won. */
 #include "analysis/internal.h"
@@ -250,7 +251,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
 {
   const struct opgap_sum_loader *loader = &l->s->loader;
   struct workers w = sum_workers(l->s);
-  uint64_t bound = fetch_ns + l->around.refill_ns[OPGAP_CAUSE_DATA_LOADING] + others_ns(l);
+  uint64_t bound = fetch_ns + l->around.refill_ns[OPGAP_CAUSE_DATA_LOADING] + l->s->breakdown.queue_ns;
   unsigned n = loader->workers, cpus = cores(l);
   double part = percent(l, fetch_ns), startup = share(loader->startup_wait_ns, loader->await_ns);
   double batch = share(w.busy, w.batches), step = share(less(l->total, fetch_ns), l->s->breakdown.steps);

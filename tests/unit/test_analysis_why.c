@@ -275,7 +275,9 @@ static void assert_loader(const struct opgap_summary *s, const char *kind)
 {
   assert_first(s, kind);
   ck_assert_uint_eq(bottleneck(s, kind)->ns, COUNTED * 91 * MS);
-  ck_assert_uint_eq(bottleneck(s, kind)->at_most_ns, s->verdict.step_ns); /* not sampled: what workers ran is unknown */
+  /* 1 ms of refill for __next__, and up to 1 ms for each part of the waits in it (polls, reads) */
+  ck_assert_uint_ge(bottleneck(s, kind)->at_most_ns, COUNTED * 92 * MS);
+  ck_assert_uint_le(bottleneck(s, kind)->at_most_ns, COUNTED * 95 * MS);
   ck_assert_ptr_nonnull(strstr(bottleneck(s, kind)->text, "takes 91.0 % of step time"));
 }
 
