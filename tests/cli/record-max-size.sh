@@ -1,10 +1,10 @@
 # A trace that reached its largest size says so, counts what it lost, and is incomplete; the program is not disturbed.
 cat >opens.py <<'END'
-for i in range(20000):
+for i in range(100000):
     open("/dev/null").close()
 print("done")
 END
-opgap record --max-size 24K --out t.opgap -- /usr/bin/python3 opens.py
+opgap record --max-size 64K --out t.opgap -- /usr/bin/python3 opens.py
 echo $?
 opgap report t.opgap >report
 echo $?
@@ -13,5 +13,5 @@ opgap report --format json t.opgap >report.json
 /usr/bin/python3 - <<'END'
 import json
 trace = json.load(open("report.json"))["trace"]
-print(trace["complete"], trace["lost_records"] > 1000, trace["records"] > 1000, trace["stored_bytes"] <= 24576)
+print(trace["complete"], trace["lost_records"] > 1000, trace["records"] > 1000, trace["stored_bytes"] <= 65536)
 END
