@@ -20,12 +20,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Scheduler's figures during the steps counted, from samples; fewer than LEAST_SAMPLES bound nothing. */
+#define LEAST_SAMPLES 10u
+struct cpu_use {
+  bool bounds;        /* samples of the steps' main thread are enough for a bound */
+  uint64_t wanted_ns; /* of all threads: running, or runnable without a CPU */
+  uint64_t others_ns; /* running, of all but the main thread of the steps */
+  uint64_t span_ns;   /* from the first of these steps to the end of the last */
+};
+
 struct list {
   struct analysis *a;
   const struct opgap_summary *s;
   uint64_t total; /* step time */
   uint64_t work;  /* the main thread's time in no wait */
   struct around around;
+  struct cpu_use use;
   VEC(struct opgap_sum_bottleneck) rows;
 };
 
@@ -78,25 +88,13 @@ static unsigned cores(const struct list *l)
   return 0;
 }
 
-/* Scheduler's figures during the steps counted, from samples; fewer than LEAST_SAMPLES bound nothing. */
-#define LEAST_SAMPLES 10u
-struct cpu_use {
-  bool bounds;        /* samples of the steps' main thread are enough for a bound */
-  uint64_t wanted_ns; /* of all threads: running, or runnable without a CPU */
-  uint64_t others_ns; /* running, of all but the main thread of the steps */
-  uint64_t span_ns;   /* from the first of these steps to the end of the last */
-};
-
-static struct cpu_use cpu_use(const struct list *l)
+static struct cpu_use cpu_use(const struct analysis *a)
 {
-  const struct opgap_sum_steps *steps = &l->s->steps;
-  const struct analysis *a = l->a;
   struct cpu_use use = {0};
-  if (steps->count <= steps->skipped)
+  uint64_t start, end;
+  if (!steps_counted(a, &start, &end))
     return use;
   unsigned main_thread = a->processes[steps_process(a)].main_thread;
-  uint64_t start = a->start_ns + steps->start_ns[steps->skipped];
-  uint64_t end = a->start_ns + steps->start_ns[steps->count - 1] + steps->durations_ns[steps->count - 1];
   use.span_ns = end - start;
   for (unsigned i = 0; i < a->thread_count; i++) {
     const struct thread *t = &a->threads[i];
@@ -117,16 +115,14 @@ static struct cpu_use cpu_use(const struct list *l)
 /* How many CPUs all threads together wanted on average during the steps counted; 0: not sampled. */
 static double wanted(const struct list *l)
 {
-  struct cpu_use use = cpu_use(l);
-  return share(use.wanted_ns, use.span_ns);
+  return share(l->use.wanted_ns, l->use.span_ns);
 }
 
 /* Work of the main thread that other threads of the run may have slowed by running at the same time, and waits for a
  * CPU that they may have had. */
 static uint64_t others_ns(const struct list *l)
 {
-  struct cpu_use use = cpu_use(l);
-  return l->s->breakdown.queue_ns + (use.bounds ? at_most(use.others_ns, l->work) : l->work);
+  return l->s->breakdown.queue_ns + (l->use.bounds ? at_most(l->use.others_ns, l->work) : l->work);
 }
 
 /* CPU time of the kernel for the process of the steps, in its whole run; all work when it was sampled for less than a
@@ -675,6 +671,7 @@ void bottlenecks_finish(struct analysis *a)
   l.work = l.total;
   for (int c = 0; c < OPGAP_CAUSE_COUNT; c++)
     l.work = less(l.work, l.s->breakdown.wait_ns[c]);
+  l.use = cpu_use(a);
   l.around = breakdown_around(a, steps_process(a), l.s->steps.skipped);
   if (l.s->has_gpu && l.s->gpu_count > 0)
     add_gpu(&l);

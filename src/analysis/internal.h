@@ -571,6 +571,8 @@ bool steps_window(struct analysis *a, char *error, size_t size);
 /* The steps of a process in the window; UINT32_MAX: none. */
 void steps_list(struct analysis *a, unsigned process, struct opgap_sum_steps *steps);
 void steps_finish(struct analysis *a);
+/* From the start of the first step counted to the end of the last, after steps_finish; false: none. */
+bool steps_counted(const struct analysis *a, uint64_t *start, uint64_t *end);
 
 /* rounds.c: joins updates of several optimizers in one round of the loop to one step */
 void rounds_update(struct process *p, uint32_t name);

@@ -217,17 +217,6 @@ static uint64_t peak_rss(const struct analysis *a)
 
 /* ---- growth and churn ---- */
 
-/* From the start of the first step counted to the end of the last; false: none. */
-static bool counted_span(const struct analysis *a, uint64_t *start, uint64_t *end)
-{
-  const struct opgap_sum_steps *steps = &a->summary->steps;
-  if (steps->count <= steps->skipped || steps->mean_ns == 0)
-    return false;
-  *start = a->start_ns + steps->start_ns[steps->skipped];
-  *end = a->start_ns + steps->start_ns[steps->count - 1] + steps->durations_ns[steps->count - 1];
-  return true;
-}
-
 /* Neighbours that deviate alike tell less than their number: the variance of the slope grows by (1 + r) / (1 - r), r
  * the correlation of neighbours (first-order autoregression). */
 static double widening(const double *x, const double *y, size_t count, const struct line_fit *fit)
@@ -250,7 +239,7 @@ static void finish_growth(struct analysis *a)
   unsigned process = steps_process(a);
   uint64_t start, end;
   memory->growth_of = "";
-  if (process == UINT32_MAX || !counted_span(a, &start, &end))
+  if (process == UINT32_MAX || !steps_counted(a, &start, &end) || a->summary->steps.mean_ns == 0)
     return;
   const struct process *p = &a->processes[process];
   const struct step_list *list = &p->steps[steps_source(p)];
@@ -294,7 +283,7 @@ static void finish_churn(struct analysis *a)
   uint64_t start, end;
   memory->churn_of = "";
   memory->churn_count = memory->churn_bytes = OPGAP_UNKNOWN;
-  if (process == UINT32_MAX || !counted_span(a, &start, &end))
+  if (process == UINT32_MAX || !steps_counted(a, &start, &end) || a->summary->steps.mean_ns == 0)
     return;
   const struct process *p = &a->processes[process];
   const struct step_list *list = &p->steps[steps_source(p)];

@@ -374,6 +374,16 @@ void steps_finish(struct analysis *a)
   steps_list(a, steps_process(a), &a->summary->steps);
 }
 
+bool steps_counted(const struct analysis *a, uint64_t *start, uint64_t *end)
+{
+  const struct opgap_sum_steps *steps = &a->summary->steps;
+  if (steps->count <= steps->skipped)
+    return false;
+  *start = a->start_ns + steps->start_ns[steps->skipped];
+  *end = a->start_ns + steps->start_ns[steps->count - 1] + steps->durations_ns[steps->count - 1];
+  return true;
+}
+
 /* The image that follows an image which ended by exec; NULL: none was traced. */
 static const struct opgap_sum_process *next_image(const struct opgap_summary *s, const struct opgap_sum_process *p)
 {
