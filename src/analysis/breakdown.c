@@ -370,49 +370,47 @@ void breakdown_joined(struct analysis *a, unsigned process, size_t count)
   process_of(a, process)->steps.count = count;
 }
 
-void breakdown_sums(struct analysis *a, unsigned process, size_t skip, struct opgap_sum_breakdown *sum)
+/* Adds the steps in the window but the first `skip` to *sum; returns how many. */
+static uint64_t add_counted(struct analysis *a, unsigned process, size_t skip, struct step_classes *sum)
 {
-  sum_steps(a, process, UINT64_MAX);
   const struct breakdown_process *b = process_of(a, process);
+  const struct step_list *list = &a->processes[process].steps[b->source];
+  uint64_t count = 0;
   for (size_t i = 0; i < b->steps.count; i++) {
-    const struct step_classes *step = &b->steps.at[i];
-    if (!analysis_in_window(a, a->processes[process].steps[b->source].end.at[i]))
+    if (!analysis_in_window(a, list->end.at[i]))
       continue;
     if (skip > 0) {
       skip--;
       continue;
     }
-    sum->steps++;
-    for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
-      sum->class_ns[c] += step->ns[c];
-    for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
-      sum->other_wait_ns[c] += step->wait_ns[c];
-      sum->wait_ns[c] += step->all_wait_ns[c];
-    }
-    sum->sampled = sum->sampled || step->sampled;
-    sum->queue_ns += step->off.queue;
-    sum->throttled_ns += step->off.throttled;
-    sum->outside_ns += step->off.outside;
+    add_step(sum, &b->steps.at[i]);
+    count++;
   }
+  return count;
+}
+
+void breakdown_sums(struct analysis *a, unsigned process, size_t skip, struct opgap_sum_breakdown *sum)
+{
+  struct step_classes all = {0};
+  sum_steps(a, process, UINT64_MAX);
+  sum->steps += add_counted(a, process, skip, &all);
+  for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
+    sum->class_ns[c] += all.ns[c];
+  for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
+    sum->other_wait_ns[c] += all.wait_ns[c];
+    sum->wait_ns[c] += all.all_wait_ns[c];
+  }
+  sum->sampled = sum->sampled || all.sampled;
+  sum->queue_ns += all.off.queue;
+  sum->throttled_ns += all.off.throttled;
+  sum->outside_ns += all.off.outside;
 }
 
 struct around breakdown_around(struct analysis *a, unsigned process, size_t skip)
 {
-  const struct breakdown_process *b = process_of(a, process);
-  struct around sum = {0};
-  for (size_t i = 0; i < b->steps.count; i++) {
-    if (!analysis_in_window(a, a->processes[process].steps[b->source].end.at[i]))
-      continue;
-    if (skip > 0) {
-      skip--;
-      continue;
-    }
-    for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
-      sum.code_ns[c] += b->steps.at[i].around.code_ns[c];
-      sum.refill_ns[c] += b->steps.at[i].around.refill_ns[c];
-    }
-  }
-  return sum;
+  struct step_classes all = {0};
+  add_counted(a, process, skip, &all);
+  return all.around;
 }
 
 void breakdown_finish(struct analysis *a)
