@@ -5,6 +5,7 @@
 
 #include "analysis/internal.h"
 #include "fake_source.h"
+#include "suite.h"
 
 #define US 1000ull
 
@@ -1192,9 +1193,5 @@ int main(void)
   tcase_add_test(tests, test_untraced_program);
   tcase_add_test(tests, test_many_gaps);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_suite(suite);
 }

@@ -6,6 +6,7 @@
 #include "analysis/line.h"
 #include "analysis/live.h"
 #include "fake_source.h"
+#include "suite.h"
 
 #define US 1000ull
 
@@ -299,9 +300,5 @@ int main(void)
   tcase_add_test(tests, test_many_failures);
   tcase_add_test(tests, test_owners_are_reused);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_suite(suite);
 }

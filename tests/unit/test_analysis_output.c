@@ -7,6 +7,7 @@
 #include "fake_source.h"
 #include "output/output.h"
 #include "output/table.h"
+#include "suite.h"
 
 static void setup(void)
 {
@@ -740,9 +741,5 @@ int main(void)
   tcase_add_test(tests, test_source_locations);
   tcase_add_test(tests, test_no_source_locations);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_suite(suite);
 }

@@ -6,6 +6,7 @@
 
 #include "analysis/levels.h"
 #include "fake_source.h"
+#include "suite.h"
 
 #define US 1000ull
 
@@ -395,9 +396,5 @@ int main(void)
   tcase_add_test(tests, test_course);
   tcase_add_test(tests, test_memory_course);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  return run_suite(suite);
 }

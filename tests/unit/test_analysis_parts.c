@@ -9,6 +9,7 @@
 #include "analysis/parts.h"
 #include "fake_source.h"
 #include "output/output.h"
+#include "suite.h"
 
 static char path[] = "/tmp/opgap-parts-XXXXXX";
 
@@ -356,9 +357,5 @@ int main(void)
   tcase_add_test(cases, test_other_commands_are_told);
   tcase_add_test(cases, test_bad_files);
   suite_add_tcase(suite, cases);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  return run_suite(suite);
 }

@@ -7,6 +7,7 @@
 #include "output/chart.h"
 #include "output/live.h"
 #include "output/output.h"
+#include "suite.h"
 
 static char *text;
 static size_t size;
@@ -314,9 +315,5 @@ int main(void)
   tcase_add_test(tests, test_report_without_plot);
   tcase_add_test(tests, test_live);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_suite(suite);
 }

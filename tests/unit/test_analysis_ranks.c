@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fake_source.h"
+#include "suite.h"
 
 #define STEPS 10u
 #define COUNTED (STEPS - 1) /* the first step is warm-up */
@@ -189,9 +190,5 @@ int main(void)
   tcase_add_test(cases, test_broadcast_is_left_out);
   tcase_add_test(cases, test_one_rank_is_no_table);
   suite_add_tcase(suite, cases);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  return run_suite(suite);
 }

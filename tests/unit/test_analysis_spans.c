@@ -6,6 +6,7 @@
 #include "analysis/ordered.h"
 #include "analysis/spans.h"
 #include "fake_source.h"
+#include "suite.h"
 
 /* ---- trees ---- */
 
@@ -318,9 +319,5 @@ int main(void)
   tcase_add_test(tests, test_select);
   tcase_add_test(tests, test_unfinished);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  return run_suite(suite);
 }

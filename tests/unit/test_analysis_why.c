@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "fake_source.h"
+#include "suite.h"
 
 #define US 1000ull
 #define MS 1000000ull
@@ -779,9 +780,5 @@ int main(void)
   tcase_add_test(tests, test_blocked_in_hooks_is_not_outside);
   tcase_add_test(tests, test_page_faults);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* What the gate decides, on runs with known samples; and the baseline file: what is written is read, what is wrong is
  * refused. */
 #include "analysis/compare.h"
+#include "suite.h"
 
 #include <check.h>
 #include <math.h>
@@ -530,9 +531,5 @@ int main(void)
   tcase_add_test(tests, test_file_reads_as_written);
   tcase_add_test(tests, test_wrong_files_are_refused);
   tcase_add_test(tests, test_every_cut_is_refused);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* Statistics against reference values of scipy 1.17.1, numpy 2.4.6 and statsmodels, computed by
  * tests/gate/reference.py; the data come from the same generator here and there. */
 #include "analysis/stats_test.h"
+#include "suite.h"
 
 #include <check.h>
 #include <math.h>
@@ -246,9 +247,5 @@ int main(void)
   tcase_add_test(tests, test_bootstrap_of_zero_is_unknown);
   tcase_add_test(tests, test_between_runs);
   tcase_add_test(tests, test_holm);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_suite(suite);
 }

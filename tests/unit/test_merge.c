@@ -5,6 +5,7 @@
 
 #include "analysis/merge.h"
 #include "analysis/pool.h"
+#include "suite.h"
 
 #define STREAMS_MOST 40u
 
@@ -193,9 +194,5 @@ int main(void)
   tcase_add_test(tests, test_long);
   tcase_add_test(tests, test_nothing);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_suite(suite);
 }

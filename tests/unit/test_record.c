@@ -18,6 +18,7 @@
 #include "record/record.h"
 #include "record/schedule.h"
 #include "record/session.h"
+#include "suite.h"
 
 enum { EV_CALL = OPGAP_FIRST_HOOK, EV_COUNTED, EV_FREED, EV_COUNTED_TOO };
 enum { COUNTED, COUNTED_TOO, FREED }; /* counters: allocations come first */
@@ -808,9 +809,5 @@ int main(void)
   tcase_add_test(tests, schedule_windows);
   tcase_add_test(tests, schedule_records_active_steps);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+  return run_suite(suite);
 }

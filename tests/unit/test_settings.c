@@ -7,6 +7,7 @@
 
 #include "record/record.h"
 #include "record/settings.h"
+#include "suite.h"
 
 #define ALL_GROUPS                                                                                                     \
   (OPGAP_GROUP_alloc | OPGAP_GROUP_copy | OPGAP_GROUP_io | OPGAP_GROUP_net | OPGAP_GROUP_sync | OPGAP_GROUP_thread |   \
@@ -325,9 +326,5 @@ int main(void)
   tcase_add_test(tests, parse);
   tcase_add_test(tests, unknown_names);
   suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return run_suite(suite);
 }
