@@ -1,11 +1,12 @@
 /* See loaded.h.  Symbols are found through the object's own DT_GNU_HASH table, which every library that GNU ld, gold
  * or lld built in the last fifteen years has. */
 #include "frameworks/loaded.h"
-#include "record/early.h"
 
 #include <elf.h>
 #include <link.h>
 #include <string.h>
+
+#include "record/early.h"
 
 OPGAP_EARLY_CODE static int read_count(struct dl_phdr_info *info, size_t size, void *count)
 {

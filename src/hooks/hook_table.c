@@ -5,6 +5,7 @@
 
 #include "format/arena.h"
 #include "hooks/hook_ids.h"
+#include "record/early.h"
 
 static_assert(OPGAP_HOOK_ID_end <= OPGAP_MAX_EVENTS, "hooks.def has more rows than a trace has event ids");
 static_assert(OPGAP_COUNTER_COUNT <= OPGAP_MAX_COUNTERS, "hooks.def has more counted rows than a thread has counters");
@@ -94,7 +95,6 @@ static const struct opgap_hook_info infos[] = {
 #define OPGAP_CUSTOM_ALIAS(base, group, type, name, params) INFO(name, group, #base, ALIAS, "")
 #define OPGAP_BODY(group, type, name, params, doc) INFO(name, group, "", BODY, doc)
 #include "hooks/hooks.def"
-#include "record/early.h"
 };
 
 const struct opgap_event *opgap_hook_events(unsigned *count)

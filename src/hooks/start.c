@@ -2,6 +2,7 @@
  * a process that records needs, waits for the session's beginning, which may be the program's first hooked call.  errno
  * is kept. */
 #include "hooks/bind.h"
+
 #include <assert.h>
 
 #include "record/early.h"

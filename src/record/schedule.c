@@ -1,7 +1,7 @@
-#include "record/early.h"
 #include "record/schedule.h"
 
 #include "record/control.h"
+#include "record/early.h"
 #include "record/internal.h"
 
 /* Of src/gpu, when it is built in. */

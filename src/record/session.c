@@ -1,5 +1,4 @@
 /* The life of a session: from the constructor (or a forked child's first hook) to exit.  See session.h. */
-#include "record/early.h"
 #include "record/session.h"
 
 #include <errno.h>
@@ -17,6 +16,7 @@
 #include "format/recover.h"
 #include "record/control.h"
 #include "record/cuda_calls.h"
+#include "record/early.h"
 #include "record/internal.h"
 #include "record/keep.h"
 #include "record/raw.h"

@@ -1,8 +1,8 @@
-#include "record/early.h"
 #include "record/settings.h"
 
 #include <assert.h>
 
+#include "record/early.h"
 #include "record/record.h" /* enum opgap_group */
 
 const struct opgap_setting opgap_setting_table[] = {

@@ -1,4 +1,3 @@
-#include "record/early.h"
 #include "record/stacks.h"
 
 #include <dlfcn.h>
@@ -8,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "record/early.h"
 #include "record/internal.h"
 #include "record/raw.h"
 
