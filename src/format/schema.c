@@ -42,6 +42,7 @@ static const struct row {
    .field_count = sizeof((uint8_t[]){__VA_ARGS__}),                                                                    \
    .coding = {__VA_ARGS__}},
 #include "format/events.def"
+#undef OPGAP_EVENT
 };
 #define ROWS (sizeof table / sizeof *table)
 
@@ -74,8 +75,11 @@ const struct opgap_event *opgap_schema_builtin(unsigned *count)
 
 bool opgap_schema_is_span(unsigned event)
 {
-  for (unsigned i = 0; i < ROWS; i++)
-    if (table[i].id == event)
-      return table[i].kind == OPGAP_SPAN;
+  switch (event) {
+#define OPGAP_EVENT(NAME_, id, name, category, kind, ...)                                                              \
+  case id:                                                                                                             \
+    return kind == OPGAP_SPAN;
+#include "format/events.def"
+  }
   return false;
 }

@@ -19,17 +19,6 @@ static struct opgap_cell *gpu_cell(void)
   return state->gpu_cell;
 }
 
-static bool is_span(unsigned event)
-{
-  switch (event) {
-#define OPGAP_EVENT(NAME, id, name, category, kind, ...)                                                               \
-  case id:                                                                                                             \
-    return OPGAP_##kind == OPGAP_SPAN;
-#include "format/events.def"
-  }
-  return false;
-}
-
 #define DEVICES 64u
 #define DEVICE_WORDS 8u
 static uint64_t devices[DEVICES][DEVICE_WORDS];
@@ -66,7 +55,7 @@ void opgap_gpu_emit(unsigned event, uint32_t status, uint64_t start_ns, uint64_t
           atomic_load_explicit(&stream->read_pos, memory_order_relaxed) >
       4 * OPGAP_SEGMENT_BYTES)
     opgap_consumer_drain(opgap_state->consumer, opgap_clock_anchor_for, OPGAP_DRAIN_READY);
-  unsigned head = is_span(event) ? 3 : 2;
+  unsigned head = opgap_schema_is_span(event) ? 3 : 2;
   uint64_t *w = opgap_reserve(cell, head + count);
   if (w == NULL)
     return;
