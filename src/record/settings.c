@@ -479,20 +479,11 @@ int opgap_settings_set(struct opgap_settings *s, const char *name, const char *v
   return 1;
 }
 
-OPGAP_EARLY_CODE static bool starts_with(struct span s, const char *prefix)
+/* Looks no further than it must: an environment can be long. */
+OPGAP_EARLY_CODE static bool starts_with(const char *text, const char *prefix)
 {
-  for (; *prefix != '\0'; prefix++, s.at++) {
-    if (s.at == s.end || *s.at != *prefix)
-      return false;
-  }
-  return true;
-}
-
-/* Before the entry is looked at as a whole: an environment can be long. */
-OPGAP_EARLY_CODE static bool is_ours(const char *entry)
-{
-  for (const char *prefix = "OPGAP_"; *prefix != '\0'; prefix++, entry++) {
-    if (*entry != *prefix)
+  for (; *prefix != '\0'; prefix++, text++) {
+    if (*text != *prefix)
       return false;
   }
   return true;
@@ -501,7 +492,7 @@ OPGAP_EARLY_CODE static bool is_ours(const char *entry)
 OPGAP_EARLY_CODE bool opgap_settings_any(char *const *environment)
 {
   for (; *environment != NULL; environment++) {
-    if (is_ours(*environment) && !starts_with(span_of(*environment), "OPGAP_SESSION="))
+    if (starts_with(*environment, "OPGAP_") && !starts_with(*environment, "OPGAP_SESSION="))
       return true;
   }
   return false;
@@ -510,11 +501,11 @@ OPGAP_EARLY_CODE bool opgap_settings_any(char *const *environment)
 const char *opgap_settings_unknown(char *const *environment)
 {
   for (; *environment != NULL; environment++) {
-    if (!is_ours(*environment))
+    if (!starts_with(*environment, "OPGAP_") || starts_with(*environment, "OPGAP_TEST_"))
       continue;
     struct span entry = span_of(*environment), name;
     next_part(&entry, '=', &name);
-    if (starts_with(name, "OPGAP_TEST_") || equal(name, "OPGAP_SESSION"))
+    if (equal(name, "OPGAP_SESSION"))
       continue;
     if (opgap_setting_find(name.at, (size_t)(name.end - name.at)) == NULL)
       return *environment;
