@@ -98,15 +98,7 @@ static inline __attribute__((always_inline)) void note_event(struct opgap_thread
   struct opgap_cell *cell = opgap_cell;
   if (opgap_unlikely(cell == NULL || cell->thread != thread))
     return;
-  uint64_t *w = opgap_reserve(cell, 5);
-  if (opgap_unlikely(w == NULL))
-    return;
-  w[0] = OPGAP_WORD0(id, 5, thread->depth, status);
-  w[1] = at;
-  w[2] = at;
-  w[3] = OPGAP_ADDRESS(block);
-  w[4] = value;
-  opgap_commit(cell, w + 5);
+  opgap_span(cell, id, at, at, OPGAP_ADDRESS(block), value, status);
 }
 
 /* With OPGAP_ALLOC=events a small allocation is counted, made and recorded, with one stamp behind it. */

@@ -110,15 +110,7 @@ static inline void opgap_hook_record(struct opgap_thread *thread, unsigned event
   if (opgap_unlikely(cell == NULL || cell->thread != thread))
     return;
   thread->call_event = 0;
-  uint64_t *w = opgap_reserve(cell, 5);
-  if (opgap_unlikely(w == NULL))
-    return;
-  w[0] = OPGAP_WORD0(event, 5, thread->depth, status);
-  w[1] = start;
-  w[2] = end;
-  w[3] = object;
-  w[4] = value;
-  opgap_commit(cell, w + 5);
+  opgap_span(cell, event, start, end, object, value, status);
 }
 /* Ends a span at `end`, with its stack if it took long. */
 static inline void opgap_hook_end_at(struct opgap_thread *thread, unsigned event, uint64_t start, uint64_t end,

@@ -111,6 +111,22 @@ static inline void opgap_commit(struct opgap_cell *cell, uint64_t *end)
   cell->busy = 0;
 }
 
+/* The record of a span of a hook.  Fields: object, value. */
+static inline __attribute__((always_inline)) void opgap_span(struct opgap_cell *cell, unsigned event, uint64_t start,
+                                                             uint64_t end, uint64_t object, uint64_t value,
+                                                             uint32_t status)
+{
+  uint64_t *w = opgap_reserve(cell, 5);
+  if (opgap_unlikely(w == NULL))
+    return;
+  w[0] = OPGAP_WORD0(event, 5, cell->thread->depth, status);
+  w[1] = start;
+  w[2] = end;
+  w[3] = object;
+  w[4] = value;
+  opgap_commit(cell, w + 5);
+}
+
 /* A span of a hooked call.  begin publishes the call as "open" (seen if the process dies inside) and returns its start.
  * No state is kept across the real call: leaving it by longjmp, an exception or cancellation loses only that span. */
 static inline uint64_t opgap_call_begin(struct opgap_thread *thread, unsigned event, uint64_t object)
@@ -127,16 +143,7 @@ static inline void opgap_call_end(struct opgap_thread *thread, unsigned event, u
 {
   uint64_t end = opgap_ticks();
   thread->call_event = 0;
-  struct opgap_cell *cell = opgap_cell;
-  uint64_t *w = opgap_reserve(cell, 5);
-  if (opgap_unlikely(w == NULL))
-    return;
-  w[0] = OPGAP_WORD0(event, 5, thread->depth, status);
-  w[1] = start;
-  w[2] = end;
-  w[3] = object;
-  w[4] = value;
-  opgap_commit(cell, w + 5);
+  opgap_span(opgap_cell, event, start, end, object, value, status);
 }
 /* A point in time of a hook: a wake-up edge, an allocation event.  Fields: object, value. */
 static inline void opgap_point(struct opgap_thread *thread, unsigned event, uint64_t object, uint64_t value,
