@@ -195,18 +195,6 @@ int cuptiActivityEnableCudaEventDeviceTimestamps(unsigned char enable)
   (void)enable;
   return 0;
 }
-int cuptiActivityPushExternalCorrelationId(int kind, unsigned long id);
-int cuptiActivityPushExternalCorrelationId(int kind, unsigned long id)
-{
-  (void)kind, (void)id;
-  return 0;
-}
-int cuptiActivityPopExternalCorrelationId(int kind, unsigned long *id);
-int cuptiActivityPopExternalCorrelationId(int kind, unsigned long *id)
-{
-  (void)kind, (void)id;
-  return 0;
-}
 int cuptiActivitySetAttribute(int attribute, size_t *size, void *value);
 int cuptiActivitySetAttribute(int attribute, size_t *size, void *value)
 {
