@@ -15,8 +15,8 @@ struct nvml_memory { /* nvmlMemory_t */
   unsigned long long total, free, used;
 };
 
-struct nvml_utilization { /* nvmlUtilization_t: percent of the last sample period (1/6 s to 1 s) with a kernel running
-                           */
+/* nvmlUtilization_t: percent of the last sample period (1/6 s to 1 s) with a kernel running. */
+struct nvml_utilization {
   unsigned gpu, memory;
 };
 

@@ -1,8 +1,9 @@
 /* A program that uses CUPTI itself, as torch.profiler does: kernels before, during and after its own session.
  *
  *   gpu_other_tool unsubscribe|finalize|keep|clock      keep: stays subscribed, clock: registers a clock of its own
- *   gpu_other_tool blocked                              a thread waits for the device as the session begins, and as it
- * ends gpu_other_tool external                             no session: gives its launches external correlation ids
+ *   gpu_other_tool blocked                              a thread waits for the device as the session begins, and
+ *                                                       as it ends
+ *   gpu_other_tool external                             no session: gives its launches external correlation ids
  *   gpu_other_tool_13 share|share-graphs|share-first    the interface for several subscribers (CUDA 13.3); share-graphs
  *                                                       wants whole graphs, share-first subscribes before CUDA starts
  *

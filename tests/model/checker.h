@@ -4,13 +4,13 @@
  * Threads   Fibers of the one real thread; a switch is possible before every atomic access.  All schedules with at most
  *           `preemptions` switches away from a thread that could go on are run, depth first, each from the same state.
  * Memory    C11 atomics as views: a location is the list of its stores; a load may take any store that is not older
- * than the newest one that its thread knows of, an acquire learns what a release knew, a read-modify-write takes the
- * newest store and continues its release sequence.  At most `stale` loads of a run take an older store than the newest.
- * Plain accesses are checked for data races by vector clocks.  New stores go to the end of their location's list,
- * seq_cst accesses are as strong as fences, weak compare-exchanges do not fail spuriously: behaviour that only these
- * would show is not explored. Death     With `kill` every run is also ended before each atomic access, each plain store
- * to a watched region and each model_point(): SIGKILL of the process.  What is in memory then is the newest store of
- * everything.
+ *           than the newest one that its thread knows of, an acquire learns what a release knew, a read-modify-write
+ *           takes the newest store and continues its release sequence.  At most `stale` loads of a run take an older
+ *           store than the newest.  Plain accesses are checked for data races by vector clocks.  New stores go to the
+ *           end of their location's list, seq_cst accesses are as strong as fences, weak compare-exchanges do not fail
+ *           spuriously: behaviour that only these would show is not explored.
+ * Death     With `kill` every run is also ended before each atomic access, each plain store to a watched region and
+ *           each model_point(): SIGKILL of the process.  What is in memory then is the newest store of everything.
  */
 #ifndef OPGAP_TESTS_MODEL_CHECKER_H
 #define OPGAP_TESTS_MODEL_CHECKER_H

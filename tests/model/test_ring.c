@@ -2,7 +2,6 @@
  *
  *   test_ring              all cases hold; prints the number of runs of each
  *   test_ring --mutations  a case fails with each order forgotten and each rule broken; prints which, and how
- * none
  *
  * Under test, unmodified: opgap_reserve, opgap_commit (record.h), slots, segments, hand-over and loss (thread.c), the
  * drain lock (flusher.c), the consumer (drain.c).  The recovery of a dead ring is its consumer in the mode DEAD and
