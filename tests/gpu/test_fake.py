@@ -3,7 +3,7 @@
 
     test_fake.py LIBOPGAP FAKES TRACE_DUMP OPGAP [CASE]        without CASE: all of them
 
-OPGAP_TEST_PYTHON: an interpreter with torch, for the case "where".
+OPGAP_TEST_PYTHON: interpreters with torch, with colons between them, for the cases "where" and "real_cupti".
 
 LIBOPGAP: libopgap.so; FAKES: folder of the built fakes; TRACE_DUMP: the record printer; OPGAP: the command.  Exit
 status 1: a case failed.
@@ -19,6 +19,7 @@ import tempfile
 import time
 
 LIBOPGAP, FAKES, DUMP, OPGAP = map(os.path.abspath, sys.argv[1:5])
+PYTHONS = [python for python in os.environ.get("OPGAP_TEST_PYTHON", "").split(":") if python]
 
 
 # a machine that has one is never said to have none
@@ -338,11 +339,12 @@ def case_real_cupti():
     of them (13.2) crashes at its first call.  The program runs as without the tracer, which records its calls."""
     needs_no_driver()
     where = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
-    python = os.environ.get("OPGAP_TEST_PYTHON", "")
-    probe = subprocess.run([python or "false", "-c", where], capture_output=True, text=True)
-    found = glob.glob(os.path.join(probe.stdout.strip() or "/nonexistent", "**", "libcupti.so.1[23]"), recursive=True)
+    found = []
+    for python in PYTHONS:
+        probe = subprocess.run([python, "-c", where], capture_output=True, text=True)
+        found += glob.glob(os.path.join(probe.stdout.strip() or "/nonexistent", "**", "libcupti.so.1[23]"), recursive=True)
     if not found:
-        print("skipped: no Python package here brings libcupti")
+        print("skipped: no Python package of %s brings libcupti" % PYTHONS)
         sys.exit(77)
     for library in found:
         folder = tempfile.mkdtemp(prefix="opgap-cupti-")
@@ -724,27 +726,37 @@ def case_records():
     expect(made(tool, "all"), made(tool, "external"), "all, without graphs and driver calls")
 
 
-def case_where():
-    """Nsight Systems' rules name the op and the Python line that made the calls."""
-    python, script = os.environ.get("OPGAP_TEST_PYTHON", ""), os.path.join(os.path.dirname(__file__), "where.py")
+def has_cpu_torch(python):
+    """Says why not."""
     find = ("import importlib.util, os, runpy; spec = importlib.util.find_spec('torch'); "
             "print(runpy.run_path(os.path.join(spec.submodule_search_locations[0], 'version.py'))['cuda'])")
-    probe = subprocess.run([python or "false", "-c", find], capture_output=True, text=True)
-    if probe.returncode != 0 or probe.stdout.strip() != "None":
-        print("skipped: " + ("no Python with torch" if probe.returncode != 0 else
-                             "this torch brings the real CUPTI, which does not work with the fake driver"))
+    probe = subprocess.run([python, "-c", find], capture_output=True, text=True)
+    if probe.returncode == 0 and probe.stdout.strip() == "None":
+        return True
+    print("        not with %s: %s" % (python, "it has no torch" if probe.returncode != 0 else
+                                       "its torch brings the real CUPTI, which does not work with the fake driver"))
+    return False
+
+
+def case_where():
+    """Nsight Systems' rules name the op and the Python line that made the calls."""
+    script = os.path.join(os.path.dirname(__file__), "where.py")
+    pythons = [python for python in PYTHONS if has_cpu_torch(python)]
+    if not pythons:
+        print("skipped: no Python with a torch that is no CUDA build")
         sys.exit(77)
     with open(script) as file:
         lines = {line.split("# line: ")[1].strip(): number for number, line in enumerate(file, 1) if "# line: " in line}
-    run = Run([python, script], OPGAP_STACKS="python")
-    found = {(f["rule"], f["op"]): (f["count"], f["source_location"]) for f in run.report["gpu_findings"]}
-    for rule, op, count, line, function in (("cuda_memcpy_async", "upload", 3, "upload", "upload"),
-                                            ("cuda_memcpy_sync", "download", 3, "download", "download"),
-                                            ("cuda_memset_sync", "clear", 3, "clear", "clear"),
-                                            ("cuda_api_sync", "wait", 3, "wait", "step"),
-                                            ("gpu_gaps", "after the gap", 1, "gap", "<module>")):
-        seen = found.get((rule, op), (0, None))
-        expect(seen, (count, "%s:%d %s" % (script, lines[line], function)), "%s in %s" % (rule, op))
+    for python in pythons:
+        run = Run([python, script], OPGAP_STACKS="python")
+        found = {(f["rule"], f["op"]): (f["count"], f["source_location"]) for f in run.report["gpu_findings"]}
+        for rule, op, count, line, function in (("cuda_memcpy_async", "upload", 3, "upload", "upload"),
+                                                ("cuda_memcpy_sync", "download", 3, "download", "download"),
+                                                ("cuda_memset_sync", "clear", 3, "clear", "clear"),
+                                                ("cuda_api_sync", "wait", 3, "wait", "step"),
+                                                ("gpu_gaps", "after the gap", 1, "gap", "<module>")):
+            seen = found.get((rule, op), (0, None))
+            expect(seen, (count, "%s:%d %s" % (script, lines[line], function)), "%s in %s" % (rule, op))
 
 
 def case_overhead():
