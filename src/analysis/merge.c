@@ -102,7 +102,7 @@ static size_t next_run(struct order *o, size_t *input, const struct opgap_record
   struct lane *first = o->heap[0];
   uint64_t limit = runner_up(o->heap, o->count), end = first->end;
   size_t count = 1;
-  while (count < first->left && end <= limit && first->records[count].end_ns <= limit) {
+  while (count < first->left && first->records[count].end_ns <= limit) {
     if (first->records[count].end_ns > end)
       end = first->records[count].end_ns;
     count++;
