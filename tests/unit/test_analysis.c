@@ -571,7 +571,46 @@ START_TEST(test_gan_with_loader)
     update(5);
     update(5);
   }
+  load_batch(); /* of a round that was cut */
+  update(5);
   assert_rounds(fake_analyse(NULL), 20, 210);
+}
+END_TEST
+
+/* A round or an update that is not like the others leaves the pattern as it is. */
+START_TEST(test_gan_with_an_exception)
+{
+  for (int loader = 0; loader < 2; loader++) {
+    begin_rounds();
+    for (unsigned i = 0; i < 60; i++) {
+      if (loader)
+        load_batch();
+      update(6);
+      update(i == 30 && !loader ? 5 : 4);
+      if (i == 30 && loader)
+        update(6);
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    ck_assert_uint_eq(s->steps.count, 60);
+    ck_assert_uint_eq(s->steps.durations_ns[29], (loader ? 210 : 200) * US);
+    ck_assert_uint_eq(s->steps.durations_ns[30], (loader ? 310 : 200) * US);
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
+/* Two and three updates in turn behind a fetch are no usual number. */
+START_TEST(test_irregular_fetches)
+{
+  begin_rounds();
+  for (unsigned i = 0; i < 20; i++) {
+    load_batch();
+    for (unsigned k = 0; k < 2 + i % 2; k++)
+      update(5);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->steps.count, 50);
+  opgap_summary_free(s);
 }
 END_TEST
 
@@ -1162,6 +1201,8 @@ int main(void)
   tcase_add_test(tests, test_two_optimizers_are_one_step);
   tcase_add_test(tests, test_gan_without_loader);
   tcase_add_test(tests, test_gan_with_loader);
+  tcase_add_test(tests, test_gan_with_an_exception);
+  tcase_add_test(tests, test_irregular_fetches);
   tcase_add_test(tests, test_gan_in_a_window_of_steps);
   tcase_add_test(tests, test_gradient_accumulation);
   tcase_add_test(tests, test_other_work_makes_no_rounds);
