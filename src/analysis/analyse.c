@@ -206,13 +206,16 @@ static void add_open(struct analysis *a, struct thread *t, const struct opgap_re
       r->event == OPGAP_EV_OPEN_CALL ? a->source->event(a->source->context, t->process, (unsigned)r->field[0]) : NULL;
   if (event != NULL && event->flags & OPGAP_EVENT_BLOCKING)
     over_time_blocked(a, t, r->start_ns, r->end_ns);
-  if (r->event == OPGAP_EV_OPEN_OP && analysis_name_flags(a, analysis_gid(a, t->process, r->field[0])) & NAME_NEXT)
+  uint32_t op = r->event == OPGAP_EV_OPEN_OP ? analysis_gid(a, t->process, r->field[0]) : 0;
+  if (op != 0)
+    memory_op_around(a, t, r, op);
+  if (analysis_name_flags(a, op) & NAME_NEXT)
     over_time_next(a, t, r->start_ns, r->end_ns);
   if (!t->main && p->main_thread != UINT32_MAX)
     return;
   if (r->event == OPGAP_EV_OPEN_OP) {
     if (p->open_op == 0) /* the innermost comes first */
-      p->open_op = analysis_gid(a, t->process, r->field[0]);
+      p->open_op = op;
     return;
   }
   if (r->field[0] < OPGAP_MAX_EVENTS) {

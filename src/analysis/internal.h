@@ -553,6 +553,8 @@ void memory_call(struct analysis *a, struct thread *t, const struct hook *hook, 
                  bool point);
 /* An op has ended; before steps_op. */
 void memory_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name);
+/* Failures inside an op get its name; also of an op that was open when its process died. */
+void memory_op_around(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name);
 /* A call that allocates, of the host or a device, has failed. */
 void memory_failed(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
 void memory_sample(struct analysis *a, unsigned process, const struct opgap_record *r);

@@ -33,6 +33,17 @@ void memory_call(struct analysis *a, struct thread *t, const struct hook *hook, 
   live_add(&p->live, &t->waiting, (uint32_t)(t - a->threads), r->depth, r->field[0], bytes, r->end_ns);
 }
 
+void memory_op_around(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name)
+{
+  struct process *p = &a->processes[t->process];
+  for (size_t i = 0; i < p->failures.count; i++) {
+    struct failure *failure = &p->failures.at[i];
+    if (failure->op == 0 && failure->thread == (uint32_t)(t - a->threads) && failure->depth == r->depth + 1u &&
+        failure->at >= r->start_ns)
+      failure->op = name;
+  }
+}
+
 void memory_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name)
 {
   struct process *p = &a->processes[t->process];
@@ -43,12 +54,7 @@ void memory_op(struct analysis *a, struct thread *t, const struct opgap_record *
   if (t->waiting.deepest > r->depth)
     live_op_ended(&p->live, &t->waiting, (uint32_t)(t - a->threads), r->depth, name,
                   analysis_gid(a, t->process, r->field[5]));
-  for (size_t i = 0; i < p->failures.count; i++) {
-    struct failure *failure = &p->failures.at[i];
-    if (failure->op == 0 && failure->thread == (uint32_t)(t - a->threads) && failure->depth == r->depth + 1u &&
-        failure->at >= r->start_ns)
-      failure->op = name;
-  }
+  memory_op_around(a, t, r, name);
 }
 
 /* ---- failed allocations ---- */
@@ -126,7 +132,7 @@ static void finish_failures(struct analysis *a)
                                         .error = failure->error,
                                         .live_bytes = failure->live,
                                         .rss_bytes = failure->rss,
-                                        .op = analysis_text(a, failure->op ? failure->op : p->open_op),
+                                        .op = analysis_text(a, failure->op),
                                         .last_count = failure->last.count};
       row->last = opgap_pool_alloc(a->pool, row->last_count * sizeof *row->last);
       for (size_t n = 0; n < row->last_count; n++)

@@ -303,6 +303,38 @@ START_TEST(test_failed_allocation)
 }
 END_TEST
 
+static void left_open(unsigned thread, uint8_t depth, uint64_t start, const char *name)
+{
+  fake_record(p, thread,
+              (struct opgap_record){.event = OPGAP_EV_OPEN_OP,
+                                    .depth = depth,
+                                    .start_ns = start * US,
+                                    .end_ns = 9000 * US,
+                                    .field = {fake_name(p, name)}});
+}
+
+/* The process was killed inside ops: what failed in them has their names, what failed before or on another thread has
+ * not. */
+START_TEST(test_failures_in_ops_that_never_ended)
+{
+  unsigned second = fake_thread(p, 101, "loader");
+  fake_call(p, t, 0, FAKE_MALLOC, 100, 100, 0, 1, 12);
+  fake_call(p, t, 1, FAKE_MALLOC, 300, 300, 0, 2, 12);
+  fake_call(p, second, 0, FAKE_MALLOC, 400, 400, 0, 3, 12);
+  fake_call(p, second, 1, FAKE_MALLOC, 600, 600, 0, 4, 12);
+  fake_call(p, t, 2, FAKE_MALLOC, 700, 700, 0, 5, 12);
+  left_open(t, 1, 350, "aten::empty");
+  left_open(t, 0, 200, "aten::zeros");
+  left_open(second, 0, 500, "aten::stack");
+  struct opgap_summary *s = fake_analyse(NULL);
+  static const char *const ops[] = {"", "aten::zeros", "", "aten::stack", "aten::empty"};
+  ck_assert_uint_eq(s->memory.failure_count, 5);
+  for (size_t i = 0; i < 5; i++)
+    ck_assert_str_eq(s->memory.failures[i].op, ops[i]);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* Of many failures the first 8 and the last 8 stay. */
 START_TEST(test_many_failures)
 {
@@ -352,6 +384,7 @@ int main(void)
   tcase_add_test(tests, test_a_wave_is_no_growth);
   tcase_add_test(tests, test_churn_inside_ops);
   tcase_add_test(tests, test_failed_allocation);
+  tcase_add_test(tests, test_failures_in_ops_that_never_ended);
   tcase_add_test(tests, test_many_failures);
   tcase_add_test(tests, test_owners_are_reused);
   suite_add_tcase(suite, tests);
