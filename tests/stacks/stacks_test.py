@@ -104,14 +104,19 @@ def native(folder):
         f"{2 * COUNT} stacks, 2 different; 0 left out to save time, 0 failed; ")
 
 
-def separate(folder):
-    """Debug information in a file of its own, found by its link; a file that was built anew gives no wrong names."""
+def record_stripped(folder):
+    """A copy of the program, its debug information in a file of its own beside it, and a trace of it."""
     if not shutil.which("objcopy"):
         skip("objcopy is not installed")
     program = os.path.join(folder, "program")
     run("objcopy", "--only-keep-debug", CALLERS, program + ".debug")
     run("objcopy", "--strip-all", f"--add-gnu-debuglink={program}.debug", CALLERS, program)
-    trace = record(folder, "native", program, str(COUNT))
+    return program, record(folder, "native", program, str(COUNT))
+
+
+def separate(folder):
+    """Debug information in a file of its own, found by its link; a file that was built anew gives no wrong names."""
+    program, trace = record_stripped(folder)
     assert table(trace, "function")["inlined"]["count"] == COUNT
     os.unlink(program)
     shutil.copy("/bin/true", program)
@@ -122,12 +127,7 @@ def separate(folder):
 
 def archive(folder):
     """A copy of the trace gives the same names and lines where neither the program nor its debug file is."""
-    if not shutil.which("objcopy"):
-        skip("objcopy is not installed")
-    program = os.path.join(folder, "program")
-    run("objcopy", "--only-keep-debug", CALLERS, program + ".debug")
-    run("objcopy", "--strip-all", f"--add-gnu-debuglink={program}.debug", CALLERS, program)
-    trace = record(folder, "native", program, str(COUNT))
+    program, trace = record_stripped(folder)
     before = table(trace, "line")
     copy = os.path.join(folder, "copy.opgap")
     said, _ = run(OPGAP, "info", "--archive", copy, trace)
