@@ -226,11 +226,12 @@ static bool gains_of(const struct lines *lines, size_t sets, struct gains *gains
   return isfinite(gains->single) && isfinite(gains->together);
 }
 
-static void signed_time(char *text, size_t size, double ns)
+/* "+1.5 KB", "-12.3us": what came or went; `plus`: what stands before what came. */
+static void signed_text(char *text, size_t size, enum opgap_unit unit, double value, const char *plus)
 {
   char amount[32];
-  opgap_unit_text(amount, sizeof amount, OPGAP_UNIT_NS, fabs(ns));
-  snprintf(text, size, "%s%s", ns < 0 ? "-" : "", amount);
+  opgap_unit_text(amount, sizeof amount, unit, fabs(value));
+  snprintf(text, size, "%s%s", value < 0 ? "-" : plus, amount);
 }
 
 static void print_gains(const struct request *request, const struct lines *lines, FILE *file)
@@ -239,8 +240,8 @@ static void print_gains(const struct request *request, const struct lines *lines
   char single[40], together[40];
   if (!gains_of(lines, request->sets, &gains))
     return;
-  signed_time(single, sizeof single, gains.single);
-  signed_time(together, sizeof together, gains.together);
+  signed_text(single, sizeof single, OPGAP_UNIT_NS, gains.single, "");
+  signed_text(together, sizeof together, OPGAP_UNIT_NS, gains.together, "");
   fprintf(file, "\nSaved a step: %s by the single changes added up, %s by %s", single, together,
           request->names[request->sets - 1]);
   if (gains.single > 0)
@@ -249,14 +250,6 @@ static void print_gains(const struct request *request, const struct lines *lines
 }
 
 /* ---- output ---- */
-
-/* "+1.5 KB", "-12.3us": what came or went. */
-static void difference_text(char *text, size_t size, enum opgap_unit unit, double difference)
-{
-  char amount[32];
-  opgap_unit_text(amount, sizeof amount, unit, fabs(difference));
-  snprintf(text, size, "%c%s", difference < 0 ? '-' : '+', amount);
-}
 
 static void cell_text(char *text, size_t size, const struct line *line, size_t set)
 {
@@ -273,7 +266,7 @@ static void cell_text(char *text, size_t size, const struct line *line, size_t s
   } else {
     if (isfinite(line->low[set]) && isfinite(line->high[set]))
       snprintf(interval, sizeof interval, " (%+.1f..%+.1f %%)", line->low[set] * 100, line->high[set] * 100);
-    difference_text(difference, sizeof difference, line->unit, line->value[set] - line->value[0]);
+    signed_text(difference, sizeof difference, line->unit, line->value[set] - line->value[0], "+");
     snprintf(text, size, "%s %s %+.1f%%%s", value, difference, line->change[set] * 100, interval);
   }
 }
