@@ -276,17 +276,27 @@ static void compare_exact(struct comparing *k, struct opgap_change *change, cons
                                    : opgap_pool_printf(k->c->pool, "in %zu of %zu steps", differing, now->total));
 }
 
-/* Of centre(now) / centre(before).  Times differ from run to run as well as from step to step. */
-static struct stats_interval ratio_interval(const struct side *before, const struct side *now, enum stats_centre centre,
-                                            bool times, const struct opgap_compare_options *o)
+static double confidence_of(const struct opgap_compare_options *o)
 {
-  double confidence = 1 - 2 * o->alpha;
+  return 1 - 2 * o->alpha;
+}
+
+static struct stats_run_test between_runs(const struct side *before, const struct side *now, enum stats_centre centre,
+                                          const struct opgap_compare_options *o)
+{
+  return stats_between_runs(&before->sample, &now->sample, centre, confidence_of(o));
+}
+
+/* Of centre(now) / centre(before).  Times differ from run to run as well as from step to step: `runs`, NULL for
+ * counters. */
+static struct stats_interval ratio_interval(const struct side *before, const struct side *now, enum stats_centre centre,
+                                            const struct stats_run_test *runs, const struct opgap_compare_options *o)
+{
   struct stats_interval ratio =
-      stats_bootstrap_ratio(&before->sample, &now->sample, centre, confidence, o->resamples, SEED);
-  if (times) {
-    struct stats_interval runs = stats_between_runs(&before->sample, &now->sample, centre, confidence).ratio;
-    ratio.low = fmin(ratio.low, runs.low);
-    ratio.high = fmax(ratio.high, runs.high);
+      stats_bootstrap_ratio(&before->sample, &now->sample, centre, confidence_of(o), o->resamples, SEED);
+  if (runs != NULL) {
+    ratio.low = fmin(ratio.low, runs->ratio.low);
+    ratio.high = fmax(ratio.high, runs->ratio.high);
   }
   return ratio;
 }
@@ -299,11 +309,12 @@ static void measure_samples(struct comparing *k, struct opgap_change *change, co
   set_values(change, stats_centre_of(&before->sample, centre), stats_centre_of(&now->sample, centre));
   struct stats_rank_test test = stats_mann_whitney(&before->sample, &now->sample);
   change->p = change->now >= change->before ? test.p_greater : test.p_less;
-  struct stats_interval ratio = ratio_interval(before, now, centre, !change->counter, &k->o);
+  struct stats_run_test runs;
   if (!change->counter) {
-    struct stats_run_test runs = stats_between_runs(&before->sample, &now->sample, centre, 1 - 2 * k->o.alpha);
+    runs = between_runs(before, now, centre, &k->o);
     change->p = fmax(change->p, change->now >= change->before ? runs.p_greater : runs.p_less);
   }
+  struct stats_interval ratio = ratio_interval(before, now, centre, change->counter ? NULL : &runs, &k->o);
   change->low = ratio.low - 1;
   change->high = ratio.high - 1;
 }
@@ -837,7 +848,8 @@ void opgap_compare_p95(const struct opgap_runs *before, const struct opgap_runs 
   if (is.total > 0)
     change->now = stats_centre_of(&is.sample, STATS_P95);
   if (was.known && is.known) {
-    struct stats_interval ratio = ratio_interval(&was, &is, STATS_P95, true, &o);
+    struct stats_run_test runs = between_runs(&was, &is, STATS_P95, &o);
+    struct stats_interval ratio = ratio_interval(&was, &is, STATS_P95, &runs, &o);
     change->low = ratio.low - 1;
     change->high = ratio.high - 1;
   }
