@@ -51,18 +51,13 @@ static void more_text(const char *bytes, FILE *file)
   opgap_csv_text(bytes, file);
 }
 
-static size_t shown(size_t count, const struct opgap_output_options *o)
-{
-  return o->limit > 0 && count > o->limit ? o->limit : count;
-}
-
 static void ops_csv(const struct opgap_summary *s, const struct opgap_output_options *o, FILE *file)
 {
   fputs("name,kind,role,calls,self_cpu_ns,total_cpu_ns,blocked_ns,self_gpu_ns,total_gpu_ns,alloc_count,alloc_bytes,"
         "estimated,source_location\r\n",
         file);
   opgap_sort_ops(s->ops, s->op_count, o->sort);
-  for (size_t i = 0; i < shown(s->op_count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(s->op_count, o); i++) {
     const struct opgap_sum_op *op = &s->ops[i];
     opgap_csv_text(op->name, file);
     more_text(opgap_op_kind_name(op->kind), file);
@@ -84,7 +79,7 @@ static void ops_csv(const struct opgap_summary *s, const struct opgap_output_opt
 static void calls_csv(const struct opgap_summary *s, const struct opgap_output_options *o, FILE *file)
 {
   fputs("name,category,role,calls,bytes,failed,time_ns,estimated\r\n", file);
-  for (size_t i = 0; i < shown(s->call_count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(s->call_count, o); i++) {
     const struct opgap_sum_call *call = &s->calls[i];
     opgap_csv_text(call->name, file);
     more_text(call->category, file);
@@ -101,7 +96,7 @@ static void calls_csv(const struct opgap_summary *s, const struct opgap_output_o
 static void files_csv(const struct opgap_summary *s, const struct opgap_output_options *o, FILE *file)
 {
   fputs("path,operation,calls,bytes,time_ns,failed,processes\r\n", file);
-  for (size_t i = 0; i < shown(s->file_count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(s->file_count, o); i++) {
     const struct opgap_sum_file *f = &s->files[i];
     opgap_csv_text(f->path, file);
     more_text(f->operation, file);
@@ -131,12 +126,12 @@ static void gap_row(const char *kind, uint64_t where, uint64_t start, uint64_t d
 static void gaps_csv(const struct opgap_summary *s, const struct opgap_output_options *o, FILE *file)
 {
   fputs("kind,tid_or_device,start_ns,duration_ns,call,cause,detail,cause_ns\r\n", file);
-  for (size_t i = 0; i < shown(s->gaps.thread_listed, o); i++) {
+  for (size_t i = 0; i < opgap_shown(s->gaps.thread_listed, o); i++) {
     const struct opgap_sum_thread_gap *gap = &s->gaps.threads[i];
     for (size_t k = 0; k < gap->cause_count; k++)
       gap_row("thread", (uint64_t)gap->tid, gap->start_ns, gap->duration_ns, gap->call, &gap->causes[k], file);
   }
-  for (size_t i = 0; i < shown(s->gaps.gpu_listed, o); i++) {
+  for (size_t i = 0; i < opgap_shown(s->gaps.gpu_listed, o); i++) {
     const struct opgap_sum_gpu_gap *gap = &s->gaps.gpus[i];
     for (size_t k = 0; k < gap->cause_count; k++)
       gap_row("gpu", gap->device, gap->start_ns, gap->duration_ns, gap->next, &gap->causes[k], file);
@@ -146,7 +141,7 @@ static void gaps_csv(const struct opgap_summary *s, const struct opgap_output_op
 static void steps_csv(const struct opgap_summary *s, const struct opgap_output_options *o, FILE *file)
 {
   fputs("step,start_ns,duration_ns,warm_up\r\n", file);
-  for (size_t i = 0; i < shown(s->steps.count, o); i++)
+  for (size_t i = 0; i < opgap_shown(s->steps.count, o); i++)
     fprintf(file, "%zu,%llu,%llu,%d\r\n", i, (unsigned long long)s->steps.start_ns[i],
             (unsigned long long)s->steps.durations_ns[i], i < s->steps.skipped);
 }
@@ -156,7 +151,7 @@ static void processes_csv(const struct opgap_summary *s, const struct opgap_outp
   fputs("role,command,host,ended,pid,start_ns,end_ns,threads,op_ns,blocked_ns,file_ns,read_bytes,written_bytes,"
         "allocations,rss_bytes,records,lost_records\r\n",
         file);
-  for (size_t i = 0; i < shown(s->process_count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(s->process_count, o); i++) {
     const struct opgap_sum_process *p = &s->processes[i];
     opgap_csv_text(p->role_label, file);
     more_text(p->command, file);
@@ -182,7 +177,7 @@ static void processes_csv(const struct opgap_summary *s, const struct opgap_outp
 static void locks_csv(const struct opgap_summary *s, const struct opgap_output_options *o, FILE *file)
 {
   fputs("call,held_by,pid,object,waits,wait_ns,longest_ns,threads\r\n", file);
-  for (size_t i = 0; i < shown(s->lock_count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(s->lock_count, o); i++) {
     const struct opgap_sum_lock *lock = &s->locks[i];
     opgap_csv_text(lock->call, file);
     more_text(lock->held_by, file);

@@ -3,11 +3,6 @@
 
 #include "output/sections.h"
 
-static size_t shown(size_t count, const struct opgap_output_options *o)
-{
-  return o->limit > 0 && count > o->limit ? o->limit : count;
-}
-
 static void extent_cell(struct table *table, const struct opgap_sum_kernel *kernel, const uint32_t extent[3])
 {
   if (extent[0] == 0)
@@ -28,7 +23,7 @@ size_t section_kernels(struct table *table, const struct opgap_summary *s, const
   for (size_t i = 0; i < t->kernel_count; i++)
     total += t->kernels[i].total_ns;
   table_begin(table, columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < shown(t->kernel_count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(t->kernel_count, o); i++) {
     const struct opgap_sum_kernel *k = &t->kernels[i];
     table_cell(table, k->name);
     table_share(table, k->total_ns, total);
@@ -46,7 +41,7 @@ size_t section_kernels(struct table *table, const struct opgap_summary *s, const
     else
       table_cell(table, "-");
   }
-  return t->kernel_count - shown(t->kernel_count, o);
+  return t->kernel_count - opgap_shown(t->kernel_count, o);
 }
 
 static void unit_cell(struct table *table, uint64_t value, double divisor, const char *unit)
@@ -109,7 +104,7 @@ size_t section_copies(struct table *table, const struct opgap_summary *s, const 
   };
   const struct opgap_sum_gpu_tables *t = &s->gpu_tables;
   table_begin(table, columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < shown(t->copy_count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(t->copy_count, o); i++) {
     const struct opgap_sum_copy *c = &t->copies[i];
     table_cell(table, c->direction);
     table_cell(table, c->source);
@@ -123,7 +118,7 @@ size_t section_copies(struct table *table, const struct opgap_summary *s, const 
     else
       table_cell(table, "-");
   }
-  return t->copy_count - shown(t->copy_count, o);
+  return t->copy_count - opgap_shown(t->copy_count, o);
 }
 
 size_t section_findings(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
@@ -137,7 +132,7 @@ size_t section_findings(struct table *table, const struct opgap_summary *s, cons
   for (size_t i = 0; i < t->finding_count; i++)
     sources = sources || t->findings[i].source_location[0] != '\0';
   table_begin(table, columns, sizeof columns / sizeof *columns - !sources);
-  for (size_t i = 0; i < shown(t->finding_count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(t->finding_count, o); i++) {
     const struct opgap_sum_finding *f = &t->findings[i];
     table_cell(table, opgap_gpu_finding_name(f->finding));
     table_cell(table, f->op);
@@ -148,7 +143,7 @@ size_t section_findings(struct table *table, const struct opgap_summary *s, cons
     if (sources)
       table_cell(table, f->source_location);
   }
-  return t->finding_count - shown(t->finding_count, o);
+  return t->finding_count - opgap_shown(t->finding_count, o);
 }
 
 /* A digit for each thirtieth: 9 is 90 % or more. */

@@ -22,11 +22,6 @@ static json_t *numbers(const uint64_t *values, size_t count)
 
 #define PUT(object, key, value) json_object_set_new(object, key, value)
 
-static size_t shown(size_t count, const struct opgap_output_options *o)
-{
-  return o->limit > 0 && count > o->limit ? o->limit : count;
-}
-
 static json_t *trace_json(const struct opgap_summary *s)
 {
   json_t *t = json_object(), *overhead = json_object(), *info = json_object();
@@ -578,9 +573,9 @@ static json_t *gaps_json(const struct opgap_summary *s, const struct opgap_outpu
 {
   const struct opgap_sum_gaps *g = &s->gaps;
   json_t *j = json_object(), *gpu = json_array(), *threads = json_array();
-  for (size_t i = 0; i < shown(g->gpu_listed, o); i++)
+  for (size_t i = 0; i < opgap_shown(g->gpu_listed, o); i++)
     json_array_append_new(gpu, gpu_gap_json(&g->gpus[i]));
-  for (size_t i = 0; i < shown(g->thread_listed, o); i++)
+  for (size_t i = 0; i < opgap_shown(g->thread_listed, o); i++)
     json_array_append_new(threads, thread_gap_json(&g->threads[i]));
   PUT(j, "thread_min_ns", number(g->thread_min_ns));
   PUT(j, "thread_count", number(g->thread_count));
@@ -707,12 +702,12 @@ static json_t *report_json(const struct opgap_summary *s, const struct opgap_out
   PUT(root, "trace", trace_json(s));
   ROWS(root, "processes", s->processes, s->process_count, process_json);
   PUT(root, "untraced", untraced_json(s));
-  ROWS(root, "hot_ops", s->ops, shown(s->op_count, o), op_json);
-  ROWS(root, "calls", s->calls, shown(s->call_count, o), call_json);
+  ROWS(root, "hot_ops", s->ops, opgap_shown(s->op_count, o), op_json);
+  ROWS(root, "calls", s->calls, opgap_shown(s->call_count, o), call_json);
   PUT(root, "memory", memory_json(s));
-  ROWS(root, "files", s->files, shown(s->file_count, o), file_json);
-  ROWS(root, "locks", s->locks, shown(s->lock_count, o), lock_json);
-  ROWS(root, "threads", s->threads, shown(s->thread_count, o), thread_json);
+  ROWS(root, "files", s->files, opgap_shown(s->file_count, o), file_json);
+  ROWS(root, "locks", s->locks, opgap_shown(s->lock_count, o), lock_json);
+  ROWS(root, "threads", s->threads, opgap_shown(s->thread_count, o), thread_json);
   PUT(root, "data_loader", loader_json(&s->loader));
   PUT(root, "steps", steps_json(&s->steps));
   PUT(root, "step_breakdown", breakdown_json(&s->breakdown));

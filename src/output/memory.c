@@ -8,11 +8,6 @@
 #include "analysis/pool.h"
 #include "output/sections.h"
 
-static size_t shown(size_t count, const struct opgap_output_options *o)
-{
-  return o->limit > 0 && count > o->limit ? o->limit : count;
-}
-
 static int by_op(const void *left, const void *right)
 {
   const struct opgap_sum_lived *l = left, *r = right;
@@ -69,7 +64,7 @@ size_t section_peak_ops(struct table *table, const struct opgap_summary *s, cons
   for (size_t i = 0; i < count; i++)
     places = places || rows[i].source_location[0];
   table_begin(table, columns, sizeof columns / sizeof *columns - !places);
-  for (size_t i = 0; i < shown(count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(count, o); i++) {
     op_cell(table, rows[i].op);
     table_bytes(table, rows[i].bytes);
     table_share(table, rows[i].bytes, s->memory.peak_bytes);
@@ -78,7 +73,7 @@ size_t section_peak_ops(struct table *table, const struct opgap_summary *s, cons
       table_cell(table, rows[i].source_location[0] ? rows[i].source_location : "-");
   }
   free(rows);
-  return count - shown(count, o);
+  return count - opgap_shown(count, o);
 }
 
 size_t section_peak_threads(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
@@ -90,7 +85,7 @@ size_t section_peak_threads(struct table *table, const struct opgap_summary *s, 
   size_t count;
   struct opgap_sum_lived *rows = joined(s, by_thread, &count);
   table_begin(table, columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < shown(count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(count, o); i++) {
     table_cell(table, rows[i].thread[0] ? rows[i].thread : "?");
     table_format(table, "%d", rows[i].tid);
     table_format(table, "%d", rows[i].pid);
@@ -99,7 +94,7 @@ size_t section_peak_threads(struct table *table, const struct opgap_summary *s, 
     table_count(table, rows[i].blocks);
   }
   free(rows);
-  return count - shown(count, o);
+  return count - opgap_shown(count, o);
 }
 
 #define LEAK_LEAST 64.0 /* bytes a step: less is no matter in a million steps */
@@ -151,7 +146,7 @@ size_t section_leaks(struct table *table, const struct opgap_summary *s, const s
   }
   order_rows(rows, count, sizeof *rows, fastest_first);
   table_begin(table, columns, sizeof columns / sizeof *columns - !places);
-  for (size_t i = 0; i < shown(count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(count, o); i++) {
     char slope[40], low[40], high[40];
     signed_bytes(slope, sizeof slope, rows[i].growth_bytes);
     signed_bytes(low, sizeof low, rows[i].growth_low);
@@ -167,7 +162,7 @@ size_t section_leaks(struct table *table, const struct opgap_summary *s, const s
       table_cell(table, rows[i].source_location[0] ? rows[i].source_location : "-");
   }
   free(rows);
-  return count - shown(count, o);
+  return count - opgap_shown(count, o);
 }
 
 /* Growth whose interval is within half of the slope, of at least a page a step, is worth a sentence. */

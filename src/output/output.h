@@ -38,6 +38,12 @@ struct opgap_output_options {
   enum opgap_sort sort;
 };
 
+/* Rows of `count` that a table shows. */
+static inline size_t opgap_shown(size_t count, const struct opgap_output_options *options)
+{
+  return options->limit > 0 && count > options->limit ? options->limit : count;
+}
+
 /* Width of the output: `columns` (the variable COLUMNS) when it is a number above 0, else `terminal`. */
 unsigned opgap_output_width(const char *columns, unsigned terminal);
 void opgap_output_text(const struct opgap_summary *summary, const struct opgap_output_options *options, FILE *file);

@@ -35,7 +35,7 @@ size_t section_ranks(struct table *table, const struct opgap_summary *s, const s
       {"Clock", false, 0, 7},
   };
   const struct opgap_sum_ranks *ranks = &s->ranks;
-  size_t rows = o->limit > 0 && ranks->count > o->limit ? o->limit : ranks->count;
+  size_t rows = opgap_shown(ranks->count, o);
   table_begin(table, columns, sizeof columns / sizeof *columns - !several_hosts(ranks));
   for (size_t r = 0; r < rows; r++) {
     const struct opgap_sum_rank *row = &ranks->rows[r];

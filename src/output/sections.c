@@ -5,11 +5,6 @@
 
 #include "analysis/pool.h"
 
-static size_t shown(size_t count, const struct opgap_output_options *o)
-{
-  return o->limit > 0 && count > o->limit ? o->limit : count;
-}
-
 bool section_has_ops(const struct opgap_summary *s, enum opgap_role role, unsigned kinds)
 {
   for (size_t i = 0; i < s->op_count; i++)
@@ -108,10 +103,10 @@ size_t section_ops(struct table *table, const struct opgap_summary *s, const str
   opgap_sort_ops(rows, count, o->sort);
   bool places = any_place(rows, count);
   table_begin(table, s->has_gpu ? gpu_columns : cpu_columns, op_columns(s, places));
-  for (size_t i = 0; i < shown(count, o); i++)
+  for (size_t i = 0; i < opgap_shown(count, o); i++)
     op_row(table, &rows[i], section_self_cpu(s, role), section_self_gpu(s, role), s->has_gpu, places);
   free(rows);
-  return count - shown(count, o);
+  return count - opgap_shown(count, o);
 }
 
 /* The row of a call in the table of ops, where its source location stands. */
@@ -139,7 +134,7 @@ size_t section_calls(struct table *table, const struct opgap_summary *s, const s
   };
   bool places = any_call_place(s);
   table_begin(table, columns, sizeof columns / sizeof *columns - !places);
-  for (size_t i = 0; i < shown(s->call_count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(s->call_count, o); i++) {
     const struct opgap_sum_call *call = &s->calls[i];
     table_cell(table, call->name);
     table_cell(table, opgap_role_name(call->role));
@@ -154,7 +149,7 @@ size_t section_calls(struct table *table, const struct opgap_summary *s, const s
     else if (places)
       table_cell(table, "");
   }
-  return s->call_count - shown(s->call_count, o);
+  return s->call_count - opgap_shown(s->call_count, o);
 }
 
 size_t section_causes(struct table *table, const struct opgap_sum_cause *causes, size_t count, uint64_t total,
@@ -166,14 +161,14 @@ size_t section_causes(struct table *table, const struct opgap_sum_cause *causes,
                                                 {"Share", false, 0, 0},
                                                 {"Gaps", false, 0, 1}};
   table_begin(table, columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < shown(count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(count, o); i++) {
     table_cell(table, opgap_cause_name(causes[i].cause));
     table_cell(table, causes[i].detail);
     table_time(table, causes[i].ns, false);
     table_share(table, causes[i].ns, total);
     table_count(table, causes[i].count);
   }
-  return count - shown(count, o);
+  return count - opgap_shown(count, o);
 }
 
 size_t section_cause_sums(struct table *table, const struct opgap_sum_cause *causes, size_t count, uint64_t total)
@@ -223,7 +218,7 @@ size_t section_thread_gaps(struct table *table, const struct opgap_summary *s, c
       {"Op", true, 24, 6}, {"Cause", true, 36, 0},    {"What", true, 110, 0},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < shown(s->gaps.thread_listed, o); i++) {
+  for (size_t i = 0; i < opgap_shown(s->gaps.thread_listed, o); i++) {
     const struct opgap_sum_thread_gap *gap = &s->gaps.threads[i];
     table_format(table, "%.3fs", (double)gap->start_ns / 1e9);
     table_time(table, gap->duration_ns, false);
@@ -232,7 +227,7 @@ size_t section_thread_gaps(struct table *table, const struct opgap_summary *s, c
     table_cell(table, gap->op);
     cause_cells(table, gap->causes, gap->cause_count, gap->duration_ns);
   }
-  return s->gaps.thread_count - shown(s->gaps.thread_listed, o);
+  return s->gaps.thread_count - opgap_shown(s->gaps.thread_listed, o);
 }
 
 size_t section_gpu_gaps(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
@@ -242,7 +237,7 @@ size_t section_gpu_gaps(struct table *table, const struct opgap_summary *s, cons
       {"Ended by", true, 40, 2}, {"Cause", true, 36, 0},    {"What", true, 90, 0},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < shown(s->gaps.gpu_listed, o); i++) {
+  for (size_t i = 0; i < opgap_shown(s->gaps.gpu_listed, o); i++) {
     const struct opgap_sum_gpu_gap *gap = &s->gaps.gpus[i];
     table_format(table, "%.3fs", (double)gap->start_ns / 1e9);
     table_time(table, gap->duration_ns, false);
@@ -250,7 +245,7 @@ size_t section_gpu_gaps(struct table *table, const struct opgap_summary *s, cons
     table_cell(table, gap->next);
     cause_cells(table, gap->causes, gap->cause_count, gap->duration_ns);
   }
-  return s->gaps.gpu_count - shown(s->gaps.gpu_listed, o);
+  return s->gaps.gpu_count - opgap_shown(s->gaps.gpu_listed, o);
 }
 
 static bool moves_bytes(const char *operation)
@@ -332,7 +327,7 @@ size_t section_folders(struct table *table, const struct opgap_summary *s, const
   size_t count = gather_folders(folders, files, s->file_count);
   qsort(folders, count, sizeof *folders, folders_by_time);
   table_begin(table, columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < shown(count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(count, o); i++) {
     table_format(table, "%.*s", (int)folders[i].length, folders[i].path);
     table_time(table, folders[i].time_ns, false);
     table_count(table, folders[i].files);
@@ -341,7 +336,7 @@ size_t section_folders(struct table *table, const struct opgap_summary *s, const
   }
   free(files);
   free(folders);
-  return count - shown(count, o);
+  return count - opgap_shown(count, o);
 }
 
 size_t section_files(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
@@ -351,7 +346,7 @@ size_t section_files(struct table *table, const struct opgap_summary *s, const s
       {"Bytes", false, 0, 0}, {"MB/s", false, 0, 2},     {"Failed", false, 0, 4}, {"Processes", false, 0, 3},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < shown(s->file_count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(s->file_count, o); i++) {
     const struct opgap_sum_file *file = &s->files[i];
     table_cell(table, file->path);
     table_cell(table, file->operation);
@@ -361,7 +356,7 @@ size_t section_files(struct table *table, const struct opgap_summary *s, const s
     table_count(table, file->failed);
     table_count(table, file->processes);
   }
-  return s->file_count - shown(s->file_count, o);
+  return s->file_count - opgap_shown(s->file_count, o);
 }
 
 size_t section_locks(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
@@ -372,7 +367,7 @@ size_t section_locks(struct table *table, const struct opgap_summary *s, const s
       {"Mostly held by", true, 40, 1}, {"PID", false, 0, 4},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < shown(s->lock_count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(s->lock_count, o); i++) {
     const struct opgap_sum_lock *lock = &s->locks[i];
     if (lock->symbol[0])
       table_cell(table, lock->symbol);
@@ -386,7 +381,7 @@ size_t section_locks(struct table *table, const struct opgap_summary *s, const s
     table_cell(table, lock->held_by[0] ? lock->held_by : "?");
     table_format(table, "%d", lock->pid);
   }
-  return s->lock_count - shown(s->lock_count, o);
+  return s->lock_count - opgap_shown(s->lock_count, o);
 }
 
 static void ended_cell(struct table *table, const struct opgap_sum_process *p)
@@ -409,7 +404,7 @@ size_t section_processes(struct table *table, const struct opgap_summary *s, con
       {"Lost", false, 0, 0},        {"End", true, 36, 0},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < shown(s->process_count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(s->process_count, o); i++) {
     const struct opgap_sum_process *p = &s->processes[i];
     table_format(table, "%d", p->pid);
     table_cell(table, p->role_label);
@@ -426,7 +421,7 @@ size_t section_processes(struct table *table, const struct opgap_summary *s, con
     table_count(table, p->lost_records);
     ended_cell(table, p);
   }
-  return s->process_count - shown(s->process_count, o);
+  return s->process_count - opgap_shown(s->process_count, o);
 }
 
 size_t section_gpus(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
@@ -437,7 +432,7 @@ size_t section_gpus(struct table *table, const struct opgap_summary *s, const st
       {"Memset", false, 0, 5},  {"# Kernels", false, 0, 2},   {"HtoD", false, 0, 3},    {"DtoH", false, 0, 3},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < shown(s->gpu_count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(s->gpu_count, o); i++) {
     const struct opgap_sum_gpu *gpu = &s->gpus[i];
     table_count(table, gpu->device);
     table_cell(table, gpu->name);
@@ -452,7 +447,7 @@ size_t section_gpus(struct table *table, const struct opgap_summary *s, const st
     table_bytes(table, gpu->h2d_bytes);
     table_bytes(table, gpu->d2h_bytes);
   }
-  return s->gpu_count - shown(s->gpu_count, o);
+  return s->gpu_count - opgap_shown(s->gpu_count, o);
 }
 
 size_t section_workers(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
@@ -469,7 +464,7 @@ size_t section_workers(struct table *table, const struct opgap_summary *s, const
   for (size_t i = 0; i < l->worker_count; i++)
     places = places || l->worker[i].source_location[0];
   table_begin(table, columns, sizeof columns / sizeof *columns - !places);
-  for (size_t i = 0; i < shown(l->worker_count, o); i++) {
+  for (size_t i = 0; i < opgap_shown(l->worker_count, o); i++) {
     const struct opgap_sum_worker *w = &l->worker[i];
     table_cell(table, w->label);
     table_format(table, "%d", w->pid);
@@ -489,7 +484,7 @@ size_t section_workers(struct table *table, const struct opgap_summary *s, const
     if (places)
       table_cell(table, w->source_location[0] ? w->source_location : "-");
   }
-  return l->worker_count - shown(l->worker_count, o);
+  return l->worker_count - opgap_shown(l->worker_count, o);
 }
 
 void section_ready(char *text, size_t size, const struct opgap_sum_loader *loader)

@@ -244,7 +244,7 @@ static void head(const struct page *p)
     if (!s->processes[i].kill_safe)
       line(p, "note", "process %d was not kill-safe: its newest records would not have outlived a SIGKILL",
            s->processes[i].pid);
-  size_t shown = p->o->limit > 0 && s->untraced_count > p->o->limit ? p->o->limit : s->untraced_count;
+  size_t shown = opgap_shown(s->untraced_count, p->o);
   for (size_t i = 0; i < shown; i++)
     line(p, "untraced", "pid %d (%s): %s", s->untraced[i].pid, s->untraced[i].command, s->untraced[i].reason);
   if (shown < s->untraced_count)
@@ -285,7 +285,7 @@ static void bottlenecks(const struct page *p)
   if (v->bottleneck_count == 0)
     return;
   heading(p, "Bottlenecks: upper bounds of what removing each shortens a step by");
-  size_t shown = p->o->limit > 0 && v->bottleneck_count > p->o->limit ? p->o->limit : v->bottleneck_count;
+  size_t shown = opgap_shown(v->bottleneck_count, p->o);
   for (size_t i = 0; i < shown; i++) {
     const struct opgap_sum_bottleneck *b = &v->bottlenecks[i];
     char text[4096], gain[64];
