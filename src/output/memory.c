@@ -181,24 +181,26 @@ bool section_growth(char *text, size_t size, const struct opgap_sum_memory *m)
   return true;
 }
 
+/* " of 1.00 GB"; "" when it is not known. */
+static void known_bytes(char *text, size_t size, const char *before, uint64_t bytes)
+{
+  char amount[32];
+  text[0] = '\0';
+  if (bytes == OPGAP_UNKNOWN)
+    return;
+  text_bytes(amount, sizeof amount, bytes);
+  snprintf(text, size, "%s%s", before, amount);
+}
+
 /* What failed: "malloc of 1.00 GB failed (Cannot allocate memory) in aten::empty, thread python 123, at 1.5 s". */
 void section_failure(char *text, size_t size, const struct opgap_sum_failure *f)
 {
-  char bytes[40] = "", rss[40] = "", live[40] = "", at[32];
+  char bytes[48], rss[48], live[48], at[32];
   bool cuda = strncmp(f->call, "cu", 2) == 0;
   text_time(at, sizeof at, f->at_ns);
-  if (f->bytes != OPGAP_UNKNOWN) {
-    memcpy(bytes, " of ", 4);
-    text_bytes(bytes + 4, sizeof bytes - 4, f->bytes);
-  }
-  if (f->live_bytes != OPGAP_UNKNOWN) {
-    memcpy(live, ", live ", 7);
-    text_bytes(live + 7, sizeof live - 7, f->live_bytes);
-  }
-  if (f->rss_bytes != OPGAP_UNKNOWN) {
-    memcpy(rss, ", resident ~", 12);
-    text_bytes(rss + 12, sizeof rss - 12, f->rss_bytes);
-  }
+  known_bytes(bytes, sizeof bytes, " of ", f->bytes);
+  known_bytes(live, sizeof live, ", live ", f->live_bytes);
+  known_bytes(rss, sizeof rss, ", resident ~", f->rss_bytes);
   snprintf(text, size, "%s%s failed (%s)%s%s at %s%s%s, thread %d of %s %d", f->call, bytes,
            cuda ? "out of device memory" : strerror(f->error), f->op[0] ? " in " : "", f->op, at, live, rss, f->tid,
            f->process, f->pid);
