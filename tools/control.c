@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,49 +266,46 @@ static int snapshot(const char *path, const char *wanted)
 
 /* ---- the commands ---- */
 
-static void help(bool is_snapshot, const char *command)
+static void help_switch(const char *command, const char *to)
 {
-  if (is_snapshot)
-    puts("Usage: opgap snapshot [-o FOLDER] TRACE\n"
+  printf("Usage: opgap %s TRACE\n"
          "\n"
-         "Copies the trace of a running job, with all that its processes have recorded up to now, to\n"
-         "NAME-snapshot-N.opgap, or FOLDER.  The job is neither stopped nor asked: one that hangs is copied, too.\n"
-         "With OPGAP_KEEP the copy keeps what the job will soon forget.\n"
+         "Switches recording %s in every process of a running job, and in those that it starts later.  The job must\n"
+         "have been started with OPGAP_CONTROL=idle (recording off) or OPGAP_CONTROL=on:\n"
          "\n"
-         "  -o, --out FOLDER  where to copy to: a folder that does not exist yet\n"
-         "  --help            this text\n"
+         "  opgap record --control idle --out run.opgap -- python3 train.py &\n"
+         "  opgap start run.opgap\n"
+         "  opgap stop run.opgap\n"
          "\n"
-         "Exit status: 0 done; 2 wrong usage, unreadable trace, or the copy cannot be written");
-  else
-    printf("Usage: opgap %s TRACE\n"
-           "\n"
-           "Switches recording %s in every process of a running job, and in those that it starts later.  The job must\n"
-           "have been started with OPGAP_CONTROL=idle (recording off) or OPGAP_CONTROL=on:\n"
-           "\n"
-           "  opgap record --control idle --out run.opgap -- python3 train.py &\n"
-           "  opgap start run.opgap\n"
-           "  opgap stop run.opgap\n"
-           "\n"
-           "Processes on other machines are not reached; those that start later are.\n"
-           "\n"
-           "Exit status: 0 all processes are switched; 2 wrong usage, no such trace, none of its processes runs, or\n"
-           "some could not be switched (each is named)\n",
-           command, strcmp(command, "start") == 0 ? "on" : "off");
+         "Processes on other machines are not reached; those that start later are.\n"
+         "\n"
+         "Exit status: 0 all processes are switched; 2 wrong usage, no such trace, none of its processes runs, or\n"
+         "some could not be switched (each is named)\n",
+         command, to);
 }
 
 static void help_start(void)
 {
-  help(false, "start");
+  help_switch("start", "on");
 }
 
 static void help_stop(void)
 {
-  help(false, "stop");
+  help_switch("stop", "off");
 }
 
 static void help_snapshot(void)
 {
-  help(true, "snapshot");
+  puts("Usage: opgap snapshot [-o FOLDER] TRACE\n"
+       "\n"
+       "Copies the trace of a running job, with all that its processes have recorded up to now, to\n"
+       "NAME-snapshot-N.opgap, or FOLDER.  The job is neither stopped nor asked: one that hangs is copied, too.\n"
+       "With OPGAP_KEEP the copy keeps what the job will soon forget.\n"
+       "\n"
+       "  -o, --out FOLDER  where to copy to: a folder that does not exist yet\n"
+       "  --help            this text\n"
+       "\n"
+       "Exit status: 0 done; 2 wrong usage, unreadable trace, or the copy cannot be written");
 }
 
 static int take_out(void *out, int option, const char *value)
