@@ -1,5 +1,5 @@
 """The most op-dense training that still is one: a small MLP whose every op is tiny, so that what is added to an op weighs
-most.  361 ops a step with PyTorch 1.13 (forward, backward, SGD with momentum over 24 parameters).
+most.  772 ops a step with PyTorch 1.13 (forward, backward, SGD with momentum over 24 parameters).
 
 Prints "steps N, S steps/s, O ops/step, P ops/s" for the steps behind a warm-up.
 """
