@@ -338,6 +338,42 @@ START_TEST(test_other_machine_compares_counters_only)
 }
 END_TEST
 
+/* Without CUPTI a device has a name only if NVML's sampling was in time. */
+START_TEST(test_unnamed_gpu_is_no_other_machine)
+{
+  add_repeats(before, 1, 1, 5);
+  add_repeats(now, 2, 1, 5);
+  now->info_count = 2;
+  compare("step");
+  ck_assert_int_eq(c->verdict, OPGAP_SAME);
+  ck_assert_uint_eq(c->reason_count, 0);
+  now->info_count = 3;
+  now->info_values[2] = "H100";
+  expect_incomparable("another machine: gpu was \"none\", is \"H100\"");
+}
+END_TEST
+
+/* Steps of 1000, 1001, ..., 1100 ns in an order that is not theirs, and twice as long. */
+START_TEST(test_p95_of_steps)
+{
+  struct opgap_p95_change change;
+  add_run(before, 101, 1, 1, 5);
+  add_run(now, 101, 1, 1, 5);
+  for (uint64_t i = 0; i < 101; i++) {
+    before->runs[0].samples[OPGAP_METRIC_STEP][i] = 1000 + i * 37 % 101;
+    now->runs[0].samples[OPGAP_METRIC_STEP][i] = 2 * (1000 + i * 37 % 101);
+  }
+  opgap_compare_p95(before, now, &change);
+  ck_assert_double_eq_tol(change.before, 1095, 1e-9);
+  ck_assert_double_eq_tol(change.now, 2190, 1e-9);
+  ck_assert(change.low < 1 && change.high > 1 && change.low > 0.5 && change.high < 2);
+  now->runs[0].samples[OPGAP_METRIC_STEP] = NULL;
+  opgap_compare_p95(before, now, &change);
+  ck_assert_double_eq_tol(change.before, 1095, 1e-9);
+  ck_assert(isnan(change.now) && isnan(change.low) && isnan(change.high));
+}
+END_TEST
+
 START_TEST(test_totals_need_two_repeats_and_a_change_in_every_step)
 {
   figure(before, add_run(before, STEPS, 1, 1, 5), "run.allocations", 1000, true);
@@ -526,6 +562,8 @@ int main(void)
   tcase_add_test(tests, test_no_steps_is_no_pass);
   tcase_add_test(tests, test_runs_that_cannot_be_compared);
   tcase_add_test(tests, test_other_machine_compares_counters_only);
+  tcase_add_test(tests, test_unnamed_gpu_is_no_other_machine);
+  tcase_add_test(tests, test_p95_of_steps);
   tcase_add_test(tests, test_totals_need_two_repeats_and_a_change_in_every_step);
   tcase_add_test(tests, test_rules);
   tcase_add_test(tests, test_file_reads_as_written);
