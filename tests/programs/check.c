@@ -18,7 +18,7 @@
  *   EVENT:NAME=N                       how many records of the event have an object (or program, message) named NAME;
  *                                      a * at its end or beginning stands for anything
  *   ...>=N                             at least N, where the schedule decides
- *   processes=N clean=N exec=N killed=N lost=N
+ *   processes=N clean=N exec=N killed=N lost=N monotonic=N      monotonic: processes that were stamped by that clock
  *   A+B=N                              sums of these
  * Always: no record lost, no damage. */
 #include <errno.h>
@@ -39,7 +39,7 @@ struct totals {
 struct counts {
   char names[OPGAP_MAX_EVENTS][64];
   struct totals totals[OPGAP_MAX_EVENTS];
-  unsigned events, processes, clean, exec, killed;
+  unsigned events, processes, clean, exec, killed, monotonic;
   uint64_t lost;
 };
 
@@ -139,6 +139,8 @@ static void read_trace(const char *path, struct counts *counts, int print)
     counts->clean += info->ended == OPGAP_ENDED_CLEAN;
     counts->exec += info->ended == OPGAP_ENDED_EXEC;
     counts->killed += info->ended == OPGAP_ENDED_KILLED;
+    const char *clock = opgap_trace_info(trace, p, "clock");
+    counts->monotonic += clock != NULL && strcmp(clock, "monotonic") == 0;
     if (print)
       printf("process %d parent %d ended %d status %d forked %d records %llu lost %llu: %s\n", info->pid, info->ppid,
              info->ended, info->exit_status, info->forked, (unsigned long long)info->records,
@@ -305,6 +307,8 @@ static uint64_t look_up(struct counts *counts, const char *path, const char *wha
     return counts->exec;
   if (strcmp(name, "killed") == 0)
     return counts->killed;
+  if (strcmp(name, "monotonic") == 0)
+    return counts->monotonic;
   if (strcmp(name, "lost") == 0)
     return counts->lost;
   char *colon = strchr(name, ':');
