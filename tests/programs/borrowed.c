@@ -1,5 +1,5 @@
-/* What native stacks must not touch: descriptor numbers after closefrom, a signal stack of 8 KiB, a coroutine's stack
- * of 4 KiB, the mask of blocked signals. */
+/* What native stacks must not touch: descriptor numbers, from the beginning and after closefrom, a signal stack of
+ * 8 KiB, a coroutine's stack of 4 KiB, the mask of blocked signals. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -47,6 +47,8 @@ static void closed_descriptors(void)
   int pair[2], file;
   char text[9] = "";
   usleep(1000); /* a stack has been taken before */
+  CHECK((file = dup(0)) >= 0 && close(file) == 0);
+  printf("the first that is free: %d\n", file); /* as without the tracer */
   closefrom(3);
   CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 && pair[0] == 3 && pair[1] == 4);
   CHECK((file = open("/dev/null", O_WRONLY)) == 5);
