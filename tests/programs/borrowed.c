@@ -1,5 +1,5 @@
 /* What native stacks must not touch: descriptor numbers, from the beginning and after closefrom, a signal stack of
- * 8 KiB, a coroutine's stack of 4 KiB, the mask of blocked signals. */
+ * 8 KiB, a coroutine's stack of 4 KiB, the stack of signal handlers, the mask of blocked signals. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -87,10 +88,56 @@ static void masks(void)
     CHECK(sigismember(&now, s) == (s == SIGUSR2));
 }
 
+static char *stack_start, *stack_end;
+#define ROUNDS 300
+static volatile sig_atomic_t strays;
+static _Atomic int reads;
+static int bell[2];
+
+static void on_own_stack(int signal)
+{
+  char here;
+  strays += signal != SIGUSR2 || &here < stack_start || &here >= stack_end;
+}
+
+/* Ends a long read of the main thread's, which takes a stack then, and sends it signals meanwhile. */
+static void *pester(void *main_thread)
+{
+  const struct timespec pause = {0, 1000000};
+  for (int i = 0; i < ROUNDS; i++) {
+    nanosleep(&pause, NULL);
+    CHECK(write(bell[1], "", 1) == 1);
+    while (reads == i)
+      CHECK(pthread_kill(*(pthread_t *)main_thread, SIGUSR2) == 0);
+  }
+  return NULL;
+}
+
+static void handlers(void)
+{
+  pthread_t self = pthread_self(), other;
+  pthread_attr_t attributes;
+  size_t size = 0;
+  void *start = NULL;
+  char byte;
+  struct sigaction action = {.sa_handler = on_own_stack, .sa_flags = SA_RESTART};
+  CHECK(pthread_getattr_np(self, &attributes) == 0 && pthread_attr_getstack(&attributes, &start, &size) == 0);
+  pthread_attr_destroy(&attributes);
+  stack_start = start;
+  stack_end = stack_start + size;
+  CHECK(pipe(bell) == 0 && sigaction(SIGUSR2, &action, NULL) == 0);
+  CHECK(pthread_create(&other, NULL, pester, &self) == 0);
+  for (; reads < ROUNDS; reads++)
+    CHECK(read(bell[0], &byte, 1) == 1);
+  CHECK(pthread_join(other, NULL) == 0);
+  CHECK(strays == 0);
+}
+
 int main(void)
 {
   closed_descriptors();
   small_stacks();
+  handlers();
   masks();
   return failures;
 }
