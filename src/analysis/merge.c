@@ -17,11 +17,21 @@ struct lane { /* an input that has records left */
   uint64_t end; /* key: latest end so far, as damage may bring times out of order */
 };
 
+/* The lanes of a group, a heap; of pointers, as lanes that run at the same time change places all the time. */
+struct group {
+  struct lane **heap;
+  size_t count;
+  uint64_t slice; /* key: of the first lane's next record */
+};
+
 struct order {
   const struct opgap_source *source;
   struct lane *lanes;
-  struct lane **heap; /* of pointers: lanes that run at the same time change places all the time */
+  struct lane **lane_heaps; /* of all groups */
+  struct group *groups;
+  struct group **heap; /* by slice, then by index */
   size_t count;
+  uint64_t slice_ns;
   bool taken; /* the first lane's key is that of records handed out */
 };
 
@@ -34,7 +44,7 @@ static bool refill(struct order *o, struct lane *lane)
   return lane->left > 0;
 }
 
-static void sift(struct lane **heap, size_t count, size_t i)
+static void sift_lane(struct lane **heap, size_t count, size_t i)
 {
   struct lane *moved = heap[i];
   for (;;) {
@@ -51,6 +61,28 @@ static void sift(struct lane **heap, size_t count, size_t i)
   heap[i] = moved;
 }
 
+static bool group_before(const struct group *left, const struct group *right)
+{
+  return left->slice != right->slice ? left->slice < right->slice : left < right;
+}
+
+static void sift_group(struct group **heap, size_t count, size_t i)
+{
+  struct group *moved = heap[i];
+  for (;;) {
+    size_t child = 2 * i + 1;
+    if (child >= count)
+      break;
+    if (child + 1 < count && group_before(heap[child + 1], heap[child]))
+      child++;
+    if (!group_before(heap[child], moved))
+      break;
+    heap[i] = heap[child];
+    i = child;
+  }
+  heap[i] = moved;
+}
+
 /* The earliest end among the lanes that are not first. */
 static uint64_t runner_up(struct lane *const *heap, size_t count)
 {
@@ -58,49 +90,103 @@ static uint64_t runner_up(struct lane *const *heap, size_t count)
   return second < third ? second : third;
 }
 
+static int by_group(const void *left, const void *right)
+{
+  const struct merge_input *l = *(const struct merge_input *const *)left,
+                           *r = *(const struct merge_input *const *)right;
+  if (l->group != r->group)
+    return l->group < r->group ? -1 : 1;
+  return l < r ? -1 : l > r;
+}
+
+static void open_lane(struct order *o, struct group *group, struct lane *lane, const struct merge_input *input)
+{
+  lane->cursor = o->source->cursor_open(o->source->context, input->process, input->stream);
+  if (lane->cursor == NULL)
+    return;
+  if (refill(o, lane))
+    group->heap[group->count++] = lane;
+  else
+    o->source->cursor_close(lane->cursor);
+}
+
+/* Opens the inputs [first, last), which are one group. */
+static void open_group(struct order *o, const struct merge_input *inputs, const struct merge_input *const *first,
+                       const struct merge_input *const *last, size_t lanes_before)
+{
+  struct group *group = &o->groups[o->count];
+  group->heap = o->lane_heaps + lanes_before;
+  for (size_t i = 0; first + i < last; i++) {
+    struct lane *lane = &o->lanes[lanes_before + i];
+    lane->input = (size_t)(first[i] - inputs);
+    open_lane(o, group, lane, first[i]);
+  }
+  for (size_t i = group->count / 2; i-- > 0;)
+    sift_lane(group->heap, group->count, i);
+  if (group->count > 0)
+    o->heap[o->count++] = group;
+}
+
 static void order_open(struct order *o, const struct opgap_source *source, const struct merge_input *inputs,
                        size_t count)
 {
+  const struct merge_input **sorted = opgap_xcalloc(count, sizeof(struct merge_input *));
+  for (size_t i = 0; i < count; i++)
+    sorted[i] = &inputs[i];
+  qsort(sorted, count, sizeof(struct merge_input *), by_group);
   *o = (struct order){.source = source,
                       .lanes = opgap_xcalloc(count, sizeof *o->lanes),
-                      .heap = opgap_xcalloc(count, sizeof(struct lane *))};
-  for (size_t i = 0; i < count; i++) {
-    struct lane *lane = &o->lanes[o->count];
-    *lane = (struct lane){.input = i};
-    lane->cursor = source->cursor_open(source->context, inputs[i].process, inputs[i].stream);
-    if (lane->cursor == NULL)
-      continue;
-    if (refill(o, lane))
-      o->heap[o->count++] = lane;
-    else
-      source->cursor_close(lane->cursor);
+                      .lane_heaps = opgap_xcalloc(count, sizeof(struct lane *)),
+                      .groups = opgap_xcalloc(count, sizeof *o->groups),
+                      .heap = opgap_xcalloc(count, sizeof(struct group *))};
+  for (size_t first = 0, last; first < count; first = last) {
+    for (last = first + 1; last < count && sorted[last]->group == sorted[first]->group; last++)
+      ;
+    open_group(o, inputs, sorted + first, sorted + last, first);
   }
+  o->slice_ns = o->count > 1 ? MERGE_SLICE_NS : UINT64_MAX;
+  for (size_t i = 0; i < o->count; i++)
+    o->heap[i]->slice = o->heap[i]->heap[0]->end / o->slice_ns;
   for (size_t i = o->count / 2; i-- > 0;)
-    sift(o->heap, o->count, i);
+    sift_group(o->heap, o->count, i);
+  free(sorted);
 }
 
-/* Puts the first lane, some of whose records were handed out, where it belongs now. */
+/* Puts the first lane, some of whose records were handed out, where it belongs now, and its group likewise. */
 static void replace_first(struct order *o)
 {
-  struct lane *first = o->heap[0];
+  struct group *group = o->heap[0];
+  struct lane *first = group->heap[0];
+  o->taken = false;
   if (!refill(o, first)) {
     o->source->cursor_close(first->cursor);
+    group->heap[0] = group->heap[--group->count];
+  }
+  if (group->count > 0) {
+    sift_lane(group->heap, group->count, 0);
+    uint64_t slice = group->heap[0]->end / o->slice_ns;
+    if (slice == group->slice)
+      return;
+    group->slice = slice;
+  } else {
     o->heap[0] = o->heap[--o->count];
   }
   if (o->count > 0)
-    sift(o->heap, o->count, 0);
-  o->taken = false;
+    sift_group(o->heap, o->count, 0);
 }
 
-/* As merge_next: all records of the first lane up to where another lane's next one is earlier. */
+/* As merge_next: the records of the first lane up to where another lane's next one is earlier, and of one slice. */
 static size_t next_run(struct order *o, size_t *input, const struct opgap_record **records)
 {
   if (o->taken)
     replace_first(o);
   if (o->count == 0)
     return 0;
-  struct lane *first = o->heap[0];
-  uint64_t limit = runner_up(o->heap, o->count), end = first->end;
+  const struct group *group = o->heap[0];
+  struct lane *first = group->heap[0];
+  uint64_t limit = runner_up(group->heap, group->count), end = first->end;
+  if (o->count > 1 && (group->slice + 1) * o->slice_ns <= limit)
+    limit = (group->slice + 1) * o->slice_ns - 1;
   size_t count = 1;
   while (count < first->left && first->records[count].end_ns <= limit) {
     if (first->records[count].end_ns > end)
@@ -119,6 +205,8 @@ static size_t next_run(struct order *o, size_t *input, const struct opgap_record
 static void order_close(struct order *o)
 {
   free(o->heap);
+  free(o->groups);
+  free(o->lane_heaps);
   free(o->lanes);
 }
 

@@ -1,5 +1,8 @@
 /* All streams of a source as one sequence of records, by the time they ended.
  *
+ * Order     Within a group of streams it is exact.  Of different groups, such as the ranks of a job, it is exact to
+ *           MERGE_SLICE_NS: the records of a group that end in one slice of time come one after the other.  So what
+ *           belongs to a group is in the caches while its records are looked at, however many groups there are.
  * Threads   merge_begin, merge_next and merge_end belong to one thread.  With two threads another one reads and merges
  *           ahead: it owns the cursors, and hands over batches of copied records in a queue of fixed size.  Cursors are
  *           read in the same order either way, so the sequence is the same to the last bit.
@@ -12,8 +15,11 @@
 
 struct merge;
 
+#define MERGE_SLICE_NS 20000000u
+
 struct merge_input {
   unsigned process, stream;
+  unsigned group; /* any number */
 };
 
 /* Opens the streams.  threads: 1 or 2; where a second one cannot be started, one does all. */

@@ -1,11 +1,13 @@
-/* Writes a trace of any size, for measuring the reader: what a process with two threads would leave.
+/* Writes a trace of any size, for measuring the reader: what a process with two threads would leave, or each rank of a
+ * job.
  *
- *     gen --records N [--mix ops|alloc] FOLDER
+ *     gen --records N [--mix ops|alloc] [--ranks N] FOLDER
  *
  * ops: steps of 40 ops with 3 children each, wake-ups and reads in between, as a training records by default.
  * alloc: the same with six allocations or frees around each op, as OPGAP_ALLOC=events records them.
  * Content depends on the arguments alone, so that two readers can be compared on the same bytes.  Chunks are encoded
- * and compressed by the tracer's own encoder; FOLDER gets one file of its two streams.
+ * and compressed by the tracer's own encoder; FOLDER gets one file of two streams for each rank, which divide the
+ * records among them and run at the same time.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -24,7 +26,8 @@
 #define THREADS 2u
 #define CHUNK_WORDS 24000u /* leaves room for the longest burst */
 #define NAMES 100u         /* ops of a training */
-#define LIVE 64u           /* blocks that a thread holds at a time */
+#define RANKS_MOST 4096u
+#define LIVE 64u /* blocks that a thread holds at a time */
 
 struct stream {
   uint32_t serial;
@@ -39,8 +42,9 @@ struct stream {
 static struct opgap_encoder encoder;
 static struct stream streams[THREADS];
 static uint16_t ev_malloc, ev_free, ev_read, ev_signal, ev_wait;
-static uint32_t sequence;
-static uint64_t total;
+static int32_t tid;       /* of its first thread */
+static uint32_t sequence; /* of the file */
+static uint64_t total;    /* records of the file */
 static FILE *file;
 static ZSTD_CCtx *zstd;
 static uint8_t raw[OPGAP_ENCODE_BUFFER], stored[OPGAP_ENCODE_BUFFER + (1u << 16)];
@@ -94,7 +98,7 @@ static void flush_stream(struct stream *s)
   struct opgap_chunk_header header = {.type = OPGAP_CHUNK_RECORDS,
                                       .serial = s->serial,
                                       .kind = OPGAP_STREAM_THREAD,
-                                      .tid = (int32_t)(1000 + s->serial - 1),
+                                      .tid = tid + (int32_t)s->serial - 1,
                                       .records = encoded.records,
                                       .first_ns = encoded.first_ns,
                                       .last_ns = encoded.last_ns,
@@ -194,37 +198,64 @@ static void describe(uint16_t type, const char *const pairs[][2])
   write_chunk(header, bytes, (size_t)(at - bytes));
 }
 
-static void begin_file(const char *folder, bool allocations)
+/* ranks 1: no rank. */
+static void begin_file(const char *folder, bool allocations, unsigned rank, unsigned ranks)
 {
-  char path[4096];
-  if (mkdir(folder, 0700) != 0 && errno != EEXIST)
-    die(folder);
-  snprintf(path, sizeof path, "%s/gen-1000-1.opgt", folder);
+  char path[4096], pid[16], rank_text[16], size_text[16];
+  snprintf(path, sizeof path, "%s/gen-%u-1.opgt", folder, 1000 + rank * THREADS);
+  snprintf(pid, sizeof pid, "%u", 1000 + rank * THREADS);
+  snprintf(rank_text, sizeof rank_text, "%u", rank);
+  snprintf(size_text, sizeof size_text, "%u", ranks);
+  sequence = 0;
+  total = 0;
   if ((file = fopen(path, "w")) == NULL)
     die(path);
   struct opgap_file_header header = {.version = OPGAP_TRACE_VERSION,
                                      .min_version = OPGAP_TRACE_VERSION,
                                      .header_bytes = sizeof header,
                                      .start_ns = streams[0].now,
-                                     .pid = 1000};
+                                     .pid = (int32_t)(1000 + rank * THREADS)};
   memcpy(header.magic, OPGAP_TRACE_MAGIC, sizeof header.magic);
   if (fwrite(&header, sizeof header, 1, file) != 1)
     die("writing");
   describe(OPGAP_CHUNK_INFO, (const char *const[][2]){{"opgap_version", OPGAP_VERSION},
-                                                      {"pid", "1000"},
+                                                      {"pid", pid},
                                                       {"host", "gen"},
                                                       {"boot_id", "gen"},
                                                       {"command", "gen"},
                                                       {"cores", "2"},
                                                       {"OPGAP_ALLOC", allocations ? "events" : "count"},
+                                                      {ranks > 1 ? "rank" : NULL, rank_text},
+                                                      {"world_size", size_text},
                                                       {NULL, NULL}});
   struct opgap_chunk_header schema = {.type = OPGAP_CHUNK_SCHEMA};
   write_chunk(schema, raw, opgap_encode_schema(&encoder, raw, sizeof raw));
 }
 
+static void write_file(const char *folder, uint64_t wanted, bool allocations, unsigned rank, unsigned ranks)
+{
+  for (unsigned t = 0; t < THREADS; t++)
+    streams[t] = (struct stream){
+        .serial = t + 1, .now = 1000000000u + rank * 13u + t * 777u, .random = (uint64_t)rank * THREADS + t + 1};
+  tid = (int32_t)(1000 + rank * THREADS);
+  begin_file(folder, allocations, rank, ranks);
+  while (total < wanted) {
+    struct stream *s = streams[0].now <= streams[1].now ? &streams[0] : &streams[1];
+    add_step(s, allocations);
+    if (s->count > CHUNK_WORDS - 10000)
+      flush_stream(s);
+  }
+  for (unsigned t = 0; t < THREADS; t++)
+    flush_stream(&streams[t]);
+  describe(OPGAP_CHUNK_END, (const char *const[][2]){{"ended", "clean"}, {"exit_status", "0"}, {NULL, NULL}});
+  if (fclose(file) != 0)
+    die("writing");
+}
+
 int main(int argc, char **argv)
 {
-  uint64_t wanted = 0;
+  uint64_t wanted = 0, written = 0;
+  unsigned long ranks = 1;
   bool allocations = false;
   int i = 1;
   for (; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i += 2) {
@@ -232,9 +263,11 @@ int main(int argc, char **argv)
       wanted = strtoull(argv[i + 1], NULL, 10);
     else if (strcmp(argv[i], "--mix") == 0)
       allocations = strcmp(argv[i + 1], "alloc") == 0;
+    else if (strcmp(argv[i], "--ranks") == 0)
+      ranks = strtoul(argv[i + 1], NULL, 10);
   }
-  if (i + 1 != argc || wanted == 0) {
-    fputs("usage: gen --records N [--mix ops|alloc] FOLDER\n", stderr);
+  if (i + 1 != argc || wanted == 0 || ranks == 0 || ranks > RANKS_MOST) {
+    fputs("usage: gen --records N [--mix ops|alloc] [--ranks N] FOLDER\n", stderr);
     return 2;
   }
   unsigned count;
@@ -247,20 +280,12 @@ int main(int argc, char **argv)
   ev_read = event_of("read");
   ev_signal = event_of("pthread_cond_signal");
   ev_wait = event_of("pthread_cond_wait");
-  for (unsigned t = 0; t < THREADS; t++)
-    streams[t] = (struct stream){.serial = t + 1, .now = 1000000000u + t * 777u, .random = t + 1};
-  begin_file(argv[i], allocations);
-  while (total < wanted) {
-    struct stream *s = streams[0].now <= streams[1].now ? &streams[0] : &streams[1];
-    add_step(s, allocations);
-    if (s->count > CHUNK_WORDS - 10000)
-      flush_stream(s);
+  if (mkdir(argv[i], 0700) != 0 && errno != EEXIST)
+    die(argv[i]);
+  for (unsigned rank = 0; rank < ranks; rank++) {
+    write_file(argv[i], wanted / ranks + (wanted % ranks != 0), allocations, rank, (unsigned)ranks);
+    written += total;
   }
-  for (unsigned t = 0; t < THREADS; t++)
-    flush_stream(&streams[t]);
-  describe(OPGAP_CHUNK_END, (const char *const[][2]){{"ended", "clean"}, {"exit_status", "0"}, {NULL, NULL}});
-  if (fclose(file) != 0)
-    die("writing");
-  printf("%llu records\n", (unsigned long long)total);
+  printf("%llu records\n", (unsigned long long)written);
   return 0;
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What `opgap report` says does not depend on how many threads read: the same bytes and the same exit status with one
-and with two, for whole traces, damaged ones, and ones whose records cannot be decoded though the checksums hold."""
+"""What `opgap report` says does not depend on how many threads read: the same bytes and the same exit status with one,
+two and four, for whole traces of one process and of several ranks, damaged ones, and ones whose records cannot be
+decoded though the checksums hold."""
 import json
 import os
 import random
@@ -50,10 +51,17 @@ def replace_bytes(data, seed, seal):
     return bytes(data)
 
 
+def generate(build, trace, mix, ranks):
+    subprocess.run([os.path.join(build, "tests", "bench", "gen"), "--records", str(RECORDS), "--mix", mix, "--ranks",
+                    str(ranks), trace], check=True, stdout=subprocess.DEVNULL)
+
+
 def generated(build, folder, mix):
+    ranks = os.path.join(folder, mix + "-ranks.opgap")
+    generate(build, ranks, mix, 8)
+    yield ranks, 0
     trace = os.path.join(folder, mix + ".opgap")
-    subprocess.run([os.path.join(build, "tests", "bench", "gen"), "--records", str(RECORDS), "--mix", mix, trace],
-                   check=True, stdout=subprocess.DEVNULL)
+    generate(build, trace, mix, 1)
     yield trace, 0
     path = os.path.join(trace, os.listdir(trace)[0])
     with open(path, "rb") as file:
@@ -76,21 +84,61 @@ def recorded(build, folder):
     yield trace, 0
 
 
+WORKERS = """
+import os
+def work(pipe):
+    for _ in range(200):
+        os.write(pipe, open('/dev/zero', 'rb').read(4096))
+    os._exit(0)
+pipes = []
+for _ in range(2):
+    get, put = os.pipe()
+    if os.fork() == 0:
+        work(put)
+    os.close(put)
+    pipes.append(get)
+for pipe in pipes:
+    while os.read(pipe, 1000):
+        pass
+"""
+
+
+def recorded_ranks(build, folder):
+    """Two ranks at the same time, each a program with worker processes and one that computes on the fake GPU."""
+    trace, fakes = os.path.join(folder, "ranks.opgap"), os.path.join(build, "tests", "fakes")
+    programs = []
+    for rank in "0", "1":
+        for command in ([sys.executable, "-c", WORKERS], [os.path.join(fakes, "gpu_scenario"), "workers", "20"]):
+            environment = dict(os.environ, RANK=rank, WORLD_SIZE="2", OPGAP_OUT=trace,
+                               LD_PRELOAD=os.path.join(build, "libopgap.so"),
+                               LD_LIBRARY_PATH=os.path.join(fakes, "cuda12"))
+            programs.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL))
+    if any([program.wait() for program in programs]):
+        sys.exit("a program to record failed")
+    report = json.loads(subprocess.run([os.path.join(build, "opgap"), "report", "--format", "json", trace],
+                                       stdout=subprocess.PIPE, check=True).stdout)
+    ranks = [process["rank"] for process in report["processes"]]
+    if not report["gpu"] or min(ranks.count(0), ranks.count(1)) < 4:
+        sys.exit("no GPU or too few processes: %r, %r" % (ranks, report["gpu"]))
+    yield trace, 0
+
+
 def main():
     build = os.path.abspath(sys.argv[1])
     failures, invalid, count = [], 0, 0
     with tempfile.TemporaryDirectory() as folder:
-        traces = [*generated(build, folder, "ops"), *generated(build, folder, "alloc"), *recorded(build, folder)]
+        traces = [*generated(build, folder, "ops"), *generated(build, folder, "alloc"), *recorded(build, folder),
+                  *recorded_ranks(build, folder)]
         for trace, status in traces:
             for options in (["--format", "json"], ["--steps", "2:5"]):
                 said = []
-                for threads in "1", "2":
+                for threads in "1", "2", "4":
                     result = subprocess.run([os.path.join(build, "opgap"), "report", "--threads", threads, *options, trace],
                                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                     said.append((result.returncode, result.stdout, result.stderr))
                 count += 1
-                if said[0] != said[1]:
-                    failures.append("%s %s: two threads say something else than one" % (trace, " ".join(options)))
+                if said[1:] != said[:1] * 2:
+                    failures.append("%s %s: two or four threads say something else than one" % (trace, " ".join(options)))
                 if options[0] == "--format":
                     if status is not None and said[0][0] != status:
                         failures.append("%s: exit status %d, expected %d" % (trace, said[0][0], status))

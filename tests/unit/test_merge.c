@@ -1,4 +1,4 @@
-/* The merged sequence of streams: complete, in order, and the same with one and with two threads. */
+/* The merged sequence of streams: complete, in order, by groups, and the same with one and with two threads. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +22,7 @@ struct made_cursor {
 
 static struct made_stream streams[STREAMS_MOST];
 static size_t stream_count, open_cursors;
+static unsigned group_count;
 static VEC(size_t) reads; /* streams, in the order in which their cursors were read */
 static uint64_t seed;
 
@@ -66,12 +67,25 @@ static void made_close(void *opaque)
 static const struct opgap_source source = {
     .cursor_open = made_open, .cursor_batch = made_batch, .cursor_close = made_close};
 
-/* Streams of records whose `status` is their number; times may go back by up to `disorder`. */
-static void make_streams(size_t count, size_t records_most, uint64_t disorder)
+static unsigned group_of(size_t stream)
 {
-  stream_count = count;
-  for (size_t i = 0; i < count; i++) {
-    size_t records = below(4) ? below(records_most + 1) : 0; /* one in four is empty */
+  return (unsigned)stream % group_count;
+}
+
+struct wanted {
+  size_t streams, records_most;
+  uint64_t disorder; /* times may go back by up to this */
+  unsigned groups;
+  uint64_t unit_ns; /* of times */
+};
+
+/* Streams of records whose `status` is their number. */
+static void make_streams(struct wanted wanted)
+{
+  stream_count = wanted.streams;
+  group_count = wanted.groups;
+  for (size_t i = 0; i < stream_count; i++) {
+    size_t records = below(4) ? below(wanted.records_most + 1) : 0; /* one in four is empty */
     uint64_t now = 1000 + below(1000), step = 1 + below(20);
     streams[i].batch = 1 + below(300);
     for (size_t k = 0; k < records; k++) {
@@ -79,7 +93,7 @@ static void make_streams(size_t count, size_t records_most, uint64_t disorder)
       struct opgap_record *r = VEC_PUSH(&streams[i].records);
       r->status = (uint32_t)k;
       r->event = (uint16_t)i;
-      r->start_ns = r->end_ns = now - (disorder ? below(disorder) : 0);
+      r->start_ns = r->end_ns = (now - (wanted.disorder ? below(wanted.disorder) : 0)) * wanted.unit_ns;
     }
   }
 }
@@ -101,7 +115,7 @@ static void merge_all(unsigned threads, struct seen *seen)
   const struct opgap_record *records;
   size_t input;
   for (size_t i = 0; i < stream_count; i++)
-    inputs[i] = (struct merge_input){0, (unsigned)i};
+    inputs[i] = (struct merge_input){0, (unsigned)i, group_of(i)};
   struct merge *merge = merge_begin(&source, inputs, stream_count, threads);
   for (size_t count; (count = merge_next(merge, &input, &records)) > 0;)
     for (size_t i = 0; i < count; i++) {
@@ -115,18 +129,33 @@ static void merge_all(unsigned threads, struct seen *seen)
   reads.count = 0;
 }
 
-/* Each record once, those of a stream in their order, and by the latest end that their stream had so far. */
+struct key {
+  uint64_t slice;
+  unsigned group;
+  uint64_t latest; /* end that the stream had so far */
+};
+
+static bool before(struct key left, struct key right)
+{
+  if (left.slice != right.slice)
+    return left.slice < right.slice;
+  return left.group != right.group ? left.group < right.group : left.latest < right.latest;
+}
+
+/* Each record once, those of a stream in their order, and by slice, group and time. */
 static void check_order(const struct seen *seen)
 {
   size_t next[STREAMS_MOST] = {0}, total = 0;
-  uint64_t latest[STREAMS_MOST] = {0}, key = 0;
+  uint64_t latest[STREAMS_MOST] = {0};
+  struct key last = {0};
   for (size_t i = 0; i < seen->records.count; i++) {
     const struct opgap_record *r = &seen->records.at[i];
     ck_assert_uint_eq(r->status, next[r->event]++);
     if (r->end_ns > latest[r->event])
       latest[r->event] = r->end_ns;
-    ck_assert_uint_ge(latest[r->event], key);
-    key = latest[r->event];
+    struct key key = {group_count > 1 ? latest[r->event] / MERGE_SLICE_NS : 0, group_of(r->event), latest[r->event]};
+    ck_assert(!before(key, last));
+    last = key;
   }
   for (size_t i = 0; i < stream_count; i++) {
     ck_assert_uint_eq(next[i], streams[i].records.count);
@@ -135,10 +164,10 @@ static void check_order(const struct seen *seen)
   ck_assert_uint_eq(seen->records.count, total);
 }
 
-static void check_both(size_t count, size_t records_most, uint64_t disorder)
+static void check_both(struct wanted wanted)
 {
   struct seen one = {0}, two = {0};
-  make_streams(count, records_most, disorder);
+  make_streams(wanted);
   merge_all(1, &one);
   merge_all(2, &two);
   check_order(&one);
@@ -158,14 +187,30 @@ static void check_both(size_t count, size_t records_most, uint64_t disorder)
 START_TEST(test_in_order)
 {
   seed = (uint64_t)_i;
-  check_both(1 + below(STREAMS_MOST), 600, 0);
+  check_both((struct wanted){.streams = 1 + below(STREAMS_MOST), .records_most = 600, .groups = 1, .unit_ns = 1});
 }
 END_TEST
 
 START_TEST(test_times_go_back)
 {
   seed = (uint64_t)_i + 1000;
-  check_both(1 + below(8), 2000, 500);
+  check_both(
+      (struct wanted){.streams = 1 + below(8), .records_most = 2000, .disorder = 500, .groups = 1, .unit_ns = 1});
+}
+END_TEST
+
+/* From a few thousand records a slice down to less than one, in and out of order. */
+START_TEST(test_groups)
+{
+  seed = (uint64_t)_i + 2000;
+  uint64_t unit_ns = 1;
+  for (int i = 0; i < _i % 9; i++)
+    unit_ns *= 10;
+  check_both((struct wanted){.streams = 1 + below(STREAMS_MOST),
+                             .records_most = 600,
+                             .disorder = _i % 2 ? 500 : 0,
+                             .groups = 2 + (unsigned)below(12),
+                             .unit_ns = unit_ns});
 }
 END_TEST
 
@@ -173,14 +218,14 @@ END_TEST
 START_TEST(test_long)
 {
   seed = 7;
-  check_both(3, 100000, 0);
+  check_both((struct wanted){.streams = 3, .records_most = 100000, .groups = 1, .unit_ns = 1});
 }
 END_TEST
 
 START_TEST(test_nothing)
 {
-  check_both(0, 0, 0);
-  check_both(3, 0, 0);
+  check_both((struct wanted){.groups = 1, .unit_ns = 1});
+  check_both((struct wanted){.streams = 3, .groups = 2, .unit_ns = 1});
 }
 END_TEST
 
@@ -191,6 +236,7 @@ int main(void)
   tcase_set_timeout(tests, 120);
   tcase_add_loop_test(tests, test_in_order, 0, 30);
   tcase_add_loop_test(tests, test_times_go_back, 0, 30);
+  tcase_add_loop_test(tests, test_groups, 0, 18);
   tcase_add_test(tests, test_long);
   tcase_add_test(tests, test_nothing);
   suite_add_tcase(suite, tests);
