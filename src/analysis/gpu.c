@@ -38,6 +38,7 @@ struct launch {
   uint8_t kind;             /* enum api_kind */
   bool taken;               /* an op has it as its own */
   bool pageable_async;
+  bool holds_host; /* of what it started: a copy or set that a call without "Async" in its name waits for */
 };
 
 struct launch_queue { /* launches of one thread, by start: serials into gpu_state.launches */
@@ -166,7 +167,8 @@ static void launch_settle(struct analysis *a, const struct launch *l)
                           .op = l->op,
                           .source = l->source,
                           .gap_ns = l->gap_ns,
-                          .pageable_async = l->pageable_async};
+                          .pageable_async = l->pageable_async,
+                          .holds_host = l->holds_host};
   gpu_tables_call(a, a->gpu->tables, &call);
 }
 
@@ -514,6 +516,23 @@ static bool is_pageable(uint64_t memory_kind)
   return memory_kind == 1;
 }
 
+/* What a synchronous call waits for (CUDA Runtime API, "API synchronization behavior"): copies from and to the host,
+ * but for 64 KiB or less to the device; sets of pinned or managed memory.  Others are asynchronous under any name. */
+static bool holds_host(const struct opgap_record *r)
+{
+  enum { PINNED = 2, MANAGED = 5, MANAGED_STATIC = 7, HOST_TO_HOST = 9 }; /* as CUPTI numbers them */
+  if (r->event == OPGAP_EV_GPU_MEMSET)
+    return r->field[5] == PINNED || r->field[5] == MANAGED || r->field[5] == MANAGED_STATIC;
+  switch (gpu_direction(r->field[4])) {
+  case GPU_H2D:
+    return r->field[0] > 65536;
+  case GPU_D2H:
+    return true;
+  default:
+    return r->field[4] == HOST_TO_HOST;
+  }
+}
+
 static void add_to_launch(struct launch *l, const struct opgap_record *r, bool kernel, bool copy)
 {
   uint64_t ns = r->end_ns - r->start_ns;
@@ -523,11 +542,12 @@ static void add_to_launch(struct launch *l, const struct opgap_record *r, bool k
   l->kernels += kernel;
   if (kernel && ns > l->longest_ns)
     l->longest_ns = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
-  if (!copy)
+  if (kernel)
     return;
+  l->holds_host = l->holds_host || holds_host(r);
   l->copy_ns += ns;
   l->copy_bytes += r->field[0];
-  if ((r->field[7] & 1) != 0 && (is_pageable(r->field[5]) || is_pageable(r->field[6])))
+  if (copy && (r->field[7] & 1) != 0 && (is_pageable(r->field[5]) || is_pageable(r->field[6])))
     l->pageable_async = true;
 }
 

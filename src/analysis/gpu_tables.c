@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define BINS 1920u               /* a multiple of OPGAP_GPU_CHUNKS */
-#define FIRST_BIN_NS 1000000ull  /* doubled whenever the bins do not reach */
+#define FIRST_BIN_NS 1000ull     /* doubled whenever the bins do not reach */
 #define LONG_GAP_NS 500000000ull /* nsys gpu_gaps */
 #define LOW_USE 0.5              /* nsys gpu_time_util */
 #define SLOW_CALL_NS 50000u      /* HTA: launch calls above 50 us, launch delays above 100 us */
@@ -144,14 +144,14 @@ static void add_blocking(struct gpu_tables *t, const char *name, const struct gp
 {
   uint64_t ns = call->end - call->start;
   struct place place = {call->op, call->source};
-  if (strstr(name, "Async") != NULL)
+  if (strstr(name, "Synchronize") != NULL && strstr(name, "Event") == NULL)
+    find(t, OPGAP_FINDING_API_SYNC, place, ns, 0);
+  if (!call->holds_host || strstr(name, "Async") != NULL)
     return;
   if (strstr(name, "Memcpy") != NULL)
     find(t, OPGAP_FINDING_MEMCPY_SYNC, place, ns, call->copy_bytes);
   else if (strstr(name, "Memset") != NULL)
-    find(t, OPGAP_FINDING_MEMSET_SYNC, place, ns, 0);
-  else if (strstr(name, "Synchronize") != NULL)
-    find(t, OPGAP_FINDING_API_SYNC, place, ns, 0);
+    find(t, OPGAP_FINDING_MEMSET_SYNC, place, ns, call->copy_bytes);
 }
 
 void gpu_tables_call(struct analysis *a, struct gpu_tables *t, const struct gpu_call *call)
@@ -256,7 +256,7 @@ const char *opgap_gpu_finding_text(enum opgap_gpu_finding finding)
   static const char *const texts[OPGAP_FINDING_COUNT] = {
       "asynchronous copies of pageable memory: pin it (pin_memory=True), or they wait",
       "copies that block the host: use pinned memory and non_blocking=True",
-      "sets that block the host",
+      "sets of pinned or managed memory that block the host",
       "synchronisations that block the host: .item(), .cpu(), print of a tensor, synchronize()",
       "nothing on the device for 500 ms or more",
       "thirtieths of the time with the device used less than half"};

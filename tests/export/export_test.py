@@ -124,13 +124,24 @@ def nested(slices, what):
 
 # ---- Kineto: Holistic Trace Analysis ----
 
-def hta_of(trace, *options):
+def only_device(path, device):
+    """Leaves one device's rows in an exported file: HTA takes all of a file for one."""
+    document = load_json(path)
+    document["traceEvents"] = [e for e in document["traceEvents"]
+                               if e.get("cat") not in ("kernel", "gpu_memcpy", "gpu_memset") or e["pid"] == device]
+    with (gzip.open if path.endswith(".gz") else open)(path, "wt") as file:
+        json.dump(document, file)
+
+
+def hta_of(trace, *options, device=None):
     """HTA's four analyses of an exported trace: rows as dictionaries."""
     need("hta")
     quiet()
     from hta.trace_analysis import TraceAnalysis
     folder = tempfile.mkdtemp(prefix="hta-", dir=WORK)
     run([OPGAP, "export", "--to", "kineto", "-o", folder + "/", *options, trace])
+    if device is not None:
+        only_device(os.path.join(folder, *os.listdir(folder)), device)
     analysis = TraceAnalysis(trace_dir=folder, include_last_profiler_step=True)
     temporal = analysis.get_temporal_breakdown(visualize=False).to_dict("records")
     idle = analysis.get_idle_time_breakdown(visualize=False)[0].to_dict("records")
@@ -189,6 +200,37 @@ def case_hta_streams():
 def case_hta_steps():
     """A run with steps: HTA keeps the GPU work whose launch lies in one."""
     check_hta("ranges", 10)
+
+
+def case_hta_plan():
+    """A time line of two devices that is known to the microsecond (tests/fakes/plan.c): HTA finds the same in the export.
+    Its idle time is each stream's for itself; the report's is a device's, where one stream hides what another waits."""
+    trace = trace_of("plan", [os.path.join(FAKES, "gpu_plan_12")], LD_LIBRARY_PATH=os.path.join(FAKES, "cuda12"),
+                     FAKE_GPU_DEVICES="2")
+    truth = report(trace)
+    for device, (compute, hidden) in ((0, (397, 40)), (1, (2850, None))):
+        gpu = truth["gpu"][device]
+        (row,), idle, kinds, _, overlap = hta_of(trace, device=device)
+        expect((row["kernel_time(us)"], row["idle_time(us)"], row["compute_time(us)"], row["non_compute_time(us)"]),
+               (gpu["span_ns"] / 1e3, (gpu["span_ns"] - gpu["busy_ns"]) / 1e3, compute, gpu["busy_ns"] / 1e3 - compute),
+               "HTA: times of device %d in us" % device)
+        expect(gpu["kernel_ns"], compute * 1000, "computation of device %d" % device)
+        seen = {}
+        for one in idle:
+            if one["idle_time"] > 0:
+                seen.setdefault(one["stream"], {})[one["idle_category"]] = one["idle_time"]
+        streams = [seen[stream] for stream in sorted(seen)]
+        if device == 0:  # the default stream, A, B
+            expect(streams, [{"host_wait": 18 + 16 + 15 + 36 + 17}, {"host_wait": 374 + 999999, "other": 92},
+                             {"host_wait": 195 + 252, "kernel_wait": 15}], "HTA: idle us of the streams of device 0")
+            expect(round(overlap[0]["comp_comm_overlap_pctg"], 2), round(100 * hidden / 60, 2), "HTA: overlap")
+            expect(gpu["communication_ns"] - gpu["exposed_communication_ns"], hidden * 1000, "hidden communication")
+            expect({k["kernel_type"]: k["sum"] for k in kinds},
+                   {"COMPUTATION": 357, "COMPUTATION overlapping COMMUNICATION": hidden,
+                    "COMMUNICATION": gpu["exposed_communication_ns"] / 1e3,
+                    "MEMORY": (gpu["memcpy_ns"] + gpu["memset_ns"]) / 1e3}, "HTA: kinds of work")
+        else:  # one stream: the same as the device's
+            expect(streams, [{"host_wait": (gpu["span_ns"] - gpu["busy_ns"]) / 1e3}], "HTA: idle us of device 1")
 
 
 def case_hta_ranks():
@@ -284,6 +326,35 @@ def case_plugin_gpu():
     expect_near(float(kernels["sum"].sum()), sum(k["total_ns"] for k in truth["kernels"]) / 1e3, 0.01, "their time")
     expect(any("low utilization" in text for text in data.recommendations),
            data.gpu_metrics_parser.gpu_utilization[data.used_devices[0]] < 0.5, "advice on GPU utilisation")
+
+
+def case_plugin_roles():
+    """Each of the eight classes of a step, by the plugin and by the report: the same, but that the plugin has a collective's
+    kernel under communication, the report under kernels, because the device is busy."""
+    if not os.path.exists(TORCH_PYTHON) or \
+            subprocess.run([TORCH_PYTHON, "-c", "import torch"], capture_output=True).returncode != 0:
+        raise Skipped("%s has no PyTorch" % TORCH_PYTHON)
+    trace = trace_of("roles", [TORCH_PYTHON, os.path.join(HERE, "roles.py")], OMP_NUM_THREADS="1",
+                     LD_LIBRARY_PATH=os.path.join(FAKES, "cuda12"), FAKE_KERNEL_NS="300000")
+    truth = report(trace)
+    steps, ours = truth["steps"], truth["step_breakdown"]
+    data, _ = plugin_of(export(trace, "kineto", "roles.pt.trace.json", "--for", "tensorboard"))
+    expect((steps["source"], steps["count"], len(data.steps_costs)), ("ProfilerStep", 8, 8), "steps")
+    counted = data.steps_costs[steps["skipped"]:]
+    theirs = [sum(cost.costs[i] for cost in counted) for i in range(8)]
+    wanted = [ours[role] / 1e3 for role in ROLES]
+    expect([ours[role] for role in ROLES[:3]], [len(counted) * ns for ns in (330000, 43943, 4097)],
+           "kernels, copies, sets")
+    collectives = 30 * len(counted)
+    wanted[0] -= collectives
+    wanted[3] += collectives
+    for role, seen, truly in list(zip(ROLES, theirs, wanted))[:6]:
+        expect_near(seen, truly, 0.1, "the plugin's " + role)
+    # the report's steps follow each other, the plugin's end with their range
+    between = sum(steps["durations_ns"][steps["skipped"]:]) / 1e3 - sum(cost.costs[8] for cost in counted)
+    expect(between >= 0, True, "between the plugin's steps: %r us" % between)
+    for role, seen, truly in list(zip(ROLES, theirs, wanted))[6:]:
+        expect(-0.1 <= truly - seen <= between + 0.1, True, "the plugin's %s: %r, %r" % (role, seen, truly))
 
 
 def case_kineto_split():

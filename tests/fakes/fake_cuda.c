@@ -52,15 +52,41 @@ uint64_t fake_setting(const char *name, uint64_t otherwise)
   return value && *value ? strtoull(value, NULL, 10) : otherwise;
 }
 
+/* A planned time line; planned_ns 0: there is none. */
+static _Atomic uint64_t planned_base_ns, planned_ns, planned_call_ns;
+
+void fake_plan_begin(void)
+{
+  uint64_t now = fake_now() / 1000 * 1000;
+  atomic_store(&planned_base_ns, now);
+  atomic_store(&planned_ns, now);
+}
+void fake_plan_at(uint64_t ns)
+{
+  atomic_store(&planned_ns, atomic_load(&planned_base_ns) + ns);
+}
+void fake_plan_calls(uint64_t ns)
+{
+  atomic_store(&planned_call_ns, ns);
+}
+
 uint64_t fake_now(void)
 {
   struct timespec t;
+  uint64_t planned = atomic_load(&planned_ns);
+  if (planned != 0)
+    return planned;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 void fake_sleep_until(uint64_t ns)
 {
+  if (atomic_load(&planned_ns) != 0) {
+    if (ns > atomic_load(&planned_ns))
+      atomic_store(&planned_ns, ns);
+    return;
+  }
   if (ns > fake_now() + SPIN_NS) {
     uint64_t wake = ns - SPIN_NS;
     struct timespec t = {(time_t)(wake / 1000000000u), (long)(wake % 1000000000u)};
@@ -99,6 +125,8 @@ int fake_call_end(struct fake_call *call, int domain, uint32_t cbid, int result)
   if (!call->outer)
     return result;
   open_call = 0;
+  if (atomic_load(&planned_ns) != 0)
+    atomic_fetch_add(&planned_ns, atomic_load(&planned_call_ns));
   struct fake_api api = {domain,      cbid,      (uint32_t)syscall(SYS_gettid), call->correlation, (uint32_t)result,
                          call->start, fake_now()};
   if (tool != NULL)

@@ -417,7 +417,7 @@ static void set(const struct fake_call *call, void *at, int value, size_t bytes,
   for (size_t i = 0; i < bytes; i++)
     ((volatile char *)at)[i] = (char)value;
   uint64_t end = fake_submit(fake_stream_of(stream, current_device), &work, call->correlation);
-  if (!async)
+  if (!async && fake_memory_kind(at) == 1) /* "asynchronous except when the target is pinned host memory" */
     fake_sleep_until(end);
 }
 API cudaError_t cudaMemset(void *at, int value, size_t bytes);

@@ -5,6 +5,8 @@
  * Model     A stream is a time until which it is busy.  Work starts when it was submitted (plus a launch latency), its
  *           stream is free and what it waits for is done; it ends after its duration.  No thread runs for it: whoever
  *           waits sleeps until the end.  Times are CLOCK_MONOTONIC ns.
+ * Clock     CLOCK_MONOTONIC, until a program plans its time (fake_plan_begin): from then on time stands still but for
+ * what the program says, what calls take and what they wait for, so that each point in time is known beforehand.
  * Threads   Any; one spin lock inside.  Nothing here calls a function that a tracer would hook on a program's behalf
  *           (no pthread, no libc sleep, no libc allocation after start-up), as the real libraries' system calls are not
  *           seen either.
@@ -94,6 +96,12 @@ struct fake_tool {
 /* A number from the environment variable, or `otherwise`. */
 FAKE_EXPORT uint64_t fake_setting(const char *name, uint64_t otherwise);
 FAKE_EXPORT uint64_t fake_now(void);
+/* From now on fake_now() is the time of this call (a whole us) + the last fake_plan_at() + what passed by calls and
+ * waits since: a call takes what fake_plan_calls() said, a wait lasts until what it waits for, and nothing else takes
+ * time. For programs of one thread. */
+FAKE_EXPORT void fake_plan_begin(void);
+FAKE_EXPORT void fake_plan_at(uint64_t ns);
+FAKE_EXPORT void fake_plan_calls(uint64_t ns);
 /* Waits as a driver waits: by a system call that no libc hook sees, then spinning to be exact. */
 FAKE_EXPORT void fake_sleep_until(uint64_t ns);
 FAKE_EXPORT void fake_set_tool(const struct fake_tool *tool);

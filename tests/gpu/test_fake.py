@@ -853,6 +853,73 @@ def case_tables():
     expect_within(sum(use["share"]) * use["chunk_ns"], gpu["busy_ns"], gpu["busy_ns"] // 100, "use over time")
 
 
+def case_plan():
+    """Every figure of a time line that is known to the microsecond: tests/fakes/plan.c has it, in us, line by line."""
+    us = 1000
+    for generation in (12, 13):
+        run = Run([os.path.join(FAKES, "gpu_plan_%d" % generation), "4"], generation, FAKE_GPU_DEVICES="2")
+        report = run.report
+        # device 0: A [5, 108) covers B, then 10, 20 + 4, 40, 20 and two of 100; copies of 10, 18, 22, 4, 5, 4, 4, 10; sets
+        # of 3; collectives [75, 105), hidden, and [595, 625), hidden from 615 on
+        device, other = report["gpu"]
+        seen = {key: device[key + "_ns"] // us for key in ("span", "busy", "kernel", "memcpy", "memset", "communication",
+                                                          "exposed_communication")}
+        expect(seen, {"span": 1000884 - 5, "busy": 503, "kernel": 397, "memcpy": 77, "memset": 9, "communication": 60,
+                      "exposed_communication": 20}, "times of device 0 in us")
+        expect({device[key + "_ns"] % us for key in seen}, {0}, "whole microseconds")
+        expect([device[key] for key in ("kernels", "memcpys", "memsets", "h2d_bytes", "d2h_bytes", "d2d_bytes")],
+               [12, 8, 3, 421000, 320000, 1100000], "work of device 0")
+        expect([other[key] for key in ("span_ns", "busy_ns", "kernels", "utilisation")], [3000 * us, 2850 * us, 4, 0.95],
+               "device 1")
+        expect(abs(device["utilisation"] - 503 / 1000879) < 1e-12, True, "use of device 0")
+        expect([(k["name"].split("(")[0], k["calls"], k["total_ns"], k["min_ns"], k["max_ns"]) for k in report["kernels"]],
+               [("spin", 14, 3307 * us, 3 * us, 2600 * us),
+                ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 2, 60 * us, 30 * us, 30 * us)], "kernels")
+        copies = {(c["direction"], c["source"], c["target"], c["async"]): (c["calls"], c["bytes"], c["total_ns"] // us)
+                  for c in report["gpu_copies"]}
+        expect(copies, {("HtoD", "pinned", "device", True): (1, 200000, 10),
+                        ("HtoD", "pageable", "device", True): (1, 96000, 18),
+                        ("HtoD", "pinned", "device", False): (2, 125000, 9),
+                        ("DtoH", "device", "pageable", False): (1, 120000, 22),
+                        ("DtoH", "device", "pinned", True): (1, 200000, 10),
+                        ("DtoD", "device", "device", False): (1, 1000000, 4),
+                        ("PtoP", "device", "device", True): (1, 100000, 4)}, "copies")
+        rates = [(line.split()[:4], line.split()[-1]) for line in run.text.splitlines()
+                 if line.split()[:1] and line.split()[0] in ("HtoD", "DtoH", "DtoD", "PtoP")]
+        expect(sorted((*words, rate) for words, rate in rates),
+               [("DtoD", "device", "device", "no", "250.00"), ("DtoH", "device", "pageable", "no", "5.45"),
+                ("DtoH", "device", "pinned", "yes", "20.00"), ("HtoD", "pageable", "device", "yes", "5.33"),
+                ("HtoD", "pinned", "device", "no", "13.89"), ("HtoD", "pinned", "device", "yes", "20.00"),
+                ("PtoP", "device", "device", "yes", "25.00")], "GB/s")
+        # from the end of each call to its kernel: 1, 1, 51, 71, 1, 54, 46, 110, 100, 1, 1, 1, 1, 1; the last two start before
+        expect(report["launches"], {"calls": 16, "kernels": 16, "short_kernels": 1, "call_ns": (14 * 4 + 50 + 51) * us,
+                                    "queue_ns": 440 * us, "queue_max_ns": 110 * us, "slow_calls": 1, "slow_starts": 1},
+               "launches")
+        expect("4.0 launches a step" in run.text, True, "launches a step: " + run.text)
+        # of device 0: 12 us launched before; 70 us the same, but 30 us or more; all else launched later.  Of device 1: 150
+        gaps = report["idle_gaps"]
+        expect([gaps[key] // us for key in ("kernel_wait_ns", "other_ns", "host_wait_ns")],
+               [12, 70, 1000376 - 12 - 70 + 150], "HTA's classes of idle time in us")
+        expect([gaps[key] % us for key in ("kernel_wait_ns", "other_ns", "host_wait_ns")], [0] * 3, "whole microseconds")
+        findings = {f["rule"]: (f["count"], f["time_ns"], f["bytes"]) for f in report["gpu_findings"]}
+        expect(len(findings), len(report["gpu_findings"]), "rows of findings")
+        thirtieth = 1000879000 // 30
+        expect(findings, {"cuda_memcpy_async": (1, 18 * us, 96000),              # not of pinned memory
+                          "cuda_memcpy_sync": (2, (31 + 14) * us, 195000),       # not 50,000 bytes down, not within a device
+                          "cuda_memset_sync": (1, 12 * us, 500000),              # not of device memory
+                          "cuda_api_sync": (3, (39 + 4 + 48) * us, 0),           # not of an event
+                          "gpu_gaps": (1, 500000 * us, 0),                       # not of 499.999 ms
+                          "gpu_time_util": (31, 30 * thirtieth + 100 * us, 0)},  # of device 1 only that of 49 %, not of 50 %
+               "Nsight Systems' rules: times, ns, bytes")
+        use, short = report["gpu_use"]
+        expect(short["chunk_ns"], 100 * us, "a thirtieth of device 1")
+        expect([round(share, 9) for share in short["share"]], [1, 0.51, 0.5, 0.49] + [1] * 26, "use of device 1 in 30 parts")
+        expect(use["chunk_ns"], thirtieth, "a thirtieth of device 0")
+        expect([i for i, share in enumerate(use["share"]) if share > 0][:1], [0], "the first thirtieth with work")
+        expect(abs(use["share"][0] * 1000879 / 30 - 303) < 1e-6, True, "us of work in it: %r" % use["share"][0])
+        expect(abs(sum(use["share"]) * 1000879 / 30 - 503) < 1e-6, True, "us of work in all of them")
+
+
 def case_joined():
     """Kernels belong to the innermost range that launched them, on whichever thread."""
     run = scenario("ranges", 5)

@@ -9,8 +9,9 @@ import torch
 from torch.profiler import record_function
 
 cuda = ctypes.CDLL("libcudart.so.12")
-host, device = (ctypes.c_char * 65536)(), ctypes.c_void_p()
+host, device, pinned = (ctypes.c_char * 65536)(), ctypes.c_void_p(), ctypes.c_void_p()
 cuda.cudaMalloc(ctypes.byref(device), ctypes.c_size_t(65536))
+cuda.cudaMallocHost(ctypes.byref(pinned), ctypes.c_size_t(65536))
 
 
 def upload():
@@ -25,7 +26,7 @@ def download():
 
 def clear():
     with record_function("clear"):  # line: clear
-        cuda.cudaMemset(device, 0, ctypes.c_size_t(65536))
+        cuda.cudaMemset(pinned, 0, ctypes.c_size_t(65536))
 
 
 def step():
