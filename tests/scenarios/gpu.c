@@ -52,6 +52,16 @@ static void step_allreduce(void)
                 planted ? first : second);
 }
 
+/* Held out: copies from pinned memory between the kernels, where there should be none. */
+static void step_copies(void)
+{
+  for (int i = 0; i < 3; i++) {
+    launch_spin(MS / 2, first);
+    if (planted)
+      cudaMemcpyAsync(on_device, pinned, 48u << 20, cudaMemcpyHostToDevice, first);
+  }
+}
+
 static void step_launches(void)
 {
   for (int i = 0; i < 200; i++) {
@@ -80,7 +90,8 @@ int main(int count, char **arguments)
     const char *name;
     void (*step)(void);
   } scenarios[] = {{"sync", step_sync},         {"pageable", step_pageable}, {"allreduce", step_allreduce},
-                   {"launches", step_launches}, {"sleep", step_sleep},       {"kernels", step_kernels}};
+                   {"launches", step_launches}, {"sleep", step_sleep},       {"kernels", step_kernels},
+                   {"copies", step_copies}};
   size_t at = 0;
   while (count == 3 && at < sizeof scenarios / sizeof *scenarios && strcmp(scenarios[at].name, arguments[1]) != 0)
     at++;

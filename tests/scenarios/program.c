@@ -2,7 +2,7 @@
  *
  *   program SCENARIO with|without FOLDER
  *
- * FOLDER holds the slow pipe slow0 and the file fast, as for train.py. */
+ * FOLDER holds the slow pipe slow0 and the file fast, as for train.py.  Exit status 77: cannot be planted here. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -199,6 +200,168 @@ static void one_cpu(int cpu)
   must(sched_setaffinity(0, sizeof set, &set) == 0, "sched_setaffinity");
 }
 
+/* ---- held out: written before any rule saw them (docs/VERDICT.md) ---- */
+
+static int new_file(const char *name)
+{
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  must(fd >= 0, path);
+  return fd;
+}
+
+/* Another thread has 10 ms to do until both meet, or as much as this one. */
+#define MEETINGS 60u
+static pthread_barrier_t meeting;
+
+static void *late_thread(void *unused)
+{
+  for (unsigned i = 0; i < MEETINGS; i++) {
+    burn(planted ? 0.01 : 0);
+    pthread_barrier_wait(&meeting);
+  }
+  return unused;
+}
+
+static void *equal_thread(void *unused)
+{
+  for (unsigned i = 0; i < MEETINGS; i++) {
+    burn(0.002);
+    pthread_barrier_wait(&meeting);
+  }
+  return unused;
+}
+
+static void step_meet(void)
+{
+  pthread_barrier_wait(&meeting);
+}
+
+/* Many short waits for a lock that others take all the time, on a CPU. */
+static void *convoy(void *unused)
+{
+  while (!stop) {
+    pthread_mutex_lock(&hot);
+    burn(0.0004);
+    pthread_mutex_unlock(&hot);
+    burn(0.00002);
+  }
+  return unused;
+}
+
+static void step_convoy(void)
+{
+  for (int i = 0; i < 12; i++) {
+    pthread_mutex_lock(&hot);
+    burn(0.00005);
+    pthread_mutex_unlock(&hot);
+  }
+}
+
+static void log_line(int fd)
+{
+  static const char line[] = "step loss 0.6931 lr 0.001 grad_norm 1.25\n";
+  must(write(fd, line, sizeof line - 1) == sizeof line - 1 && fsync(fd) == 0, "log");
+}
+
+static void step_log(void)
+{
+  static int fd = -1;
+  if (fd < 0)
+    fd = new_file("log");
+  for (int i = 0; planted && i < 8; i++)
+    log_line(fd);
+}
+
+/* Waits before it tries again, and writes what happened. */
+static void step_retry(void)
+{
+  static int fd = -1;
+  if (fd < 0)
+    fd = new_file("retries");
+  if (!planted)
+    return;
+  pause_ms(6);
+  for (int i = 0; i < 3; i++)
+    log_line(fd);
+}
+
+/* Samples of a mapped file in random order, from the disk or from the page cache. */
+#define MAPPED_BYTES (256u << 20)
+static volatile const char *mapped_file(void)
+{
+  static char block[1 << 20];
+  int fd = new_file("mapped");
+  for (unsigned i = 0; i < MAPPED_BYTES / sizeof block; i++)
+    must(write(fd, block, sizeof block) == sizeof block, "write");
+  must(fsync(fd) == 0, "fsync");
+  must(posix_fadvise(fd, 0, 0, planted ? POSIX_FADV_DONTNEED : POSIX_FADV_WILLNEED) == 0, "posix_fadvise");
+  char *at = mmap(NULL, MAPPED_BYTES, PROT_READ, MAP_SHARED | (planted ? 0 : MAP_POPULATE), fd, 0);
+  must(at != MAP_FAILED && madvise(at, MAPPED_BYTES, MADV_RANDOM) == 0, "mmap");
+  unsigned char there;
+  must(mincore(at, 1, &there) == 0, "mincore");
+  if (planted && there & 1) /* a file system in memory keeps it */
+    exit(77);
+  return at;
+}
+
+static void step_map(void)
+{
+  static volatile const char *at;
+  static unsigned seed = 12345;
+  unsigned sum = 0;
+  if (at == NULL)
+    at = mapped_file();
+  for (int i = 0; i < 150; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    sum += (unsigned char)at[(size_t)(seed >> 4) % MAPPED_BYTES];
+  }
+  must(sum == 0, "sum");
+}
+
+/* A pool that gives its memory back after each use. */
+static void step_storm(void)
+{
+  static char *pool;
+  size_t size = 24u << 20;
+  if (pool == NULL)
+    pool = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  must(pool != MAP_FAILED, "mmap");
+  for (size_t i = 0; i < size; i += 4096)
+    pool[i] = 1;
+  if (planted)
+    must(madvise(pool, size, MADV_DONTNEED) == 0, "madvise");
+}
+
+/* A decoder in a process of its own: a request through one pipe, the answer through another. */
+static void decoder(int requests, int answers)
+{
+  char byte;
+  while (read(requests, &byte, 1) == 1) {
+    burn(planted ? 0.012 : 0);
+    must(write(answers, &byte, 1) == 1, "answer");
+  }
+  _exit(0);
+}
+
+static void step_decoder(void)
+{
+  static int to[2], from[2];
+  char byte = 0;
+  if (to[1] == 0) {
+    must(pipe(to) == 0 && pipe(from) == 0, "pipe");
+    pid_t pid = fork();
+    must(pid >= 0, "fork");
+    if (pid == 0) {
+      close(to[1]);
+      decoder(to[0], from[1]);
+    }
+    close(to[0]);
+  }
+  must(write(to[1], &byte, 1) == 1 && read(from[0], &byte, 1) == 1, "decoder");
+}
+
 static const struct scenario {
   const char *name;
   void (*step)(void);
@@ -218,6 +381,14 @@ static const struct scenario {
     {"neighbours", step_work, NULL, 0, false, true, 3 * STEPS},
     {"throttled", step_work, NULL, 0, false, false, STEPS},
     {"none", step_nothing, NULL, 0, false, false, 5 * STEPS},
+    {"late_thread", step_meet, late_thread, 1, false, false, MEETINGS},
+    {"equal_thread", step_meet, equal_thread, 1, false, false, MEETINGS},
+    {"convoy", step_convoy, convoy, 2, true, false, STEPS},
+    {"log", step_log, NULL, 0, false, false, STEPS},
+    {"retry", step_retry, NULL, 0, false, false, STEPS},
+    {"map", step_map, NULL, 0, false, false, STEPS},
+    {"storm", step_storm, NULL, 0, false, false, STEPS},
+    {"decoder", step_decoder, NULL, 0, false, false, STEPS},
 };
 
 int main(int count, char **arguments)
@@ -236,6 +407,7 @@ int main(int count, char **arguments)
   pthread_t waiter, others[8];
   pthread_mutex_t until_end = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&until_end);
+  must(pthread_barrier_init(&meeting, NULL, 2) == 0, "pthread_barrier_init");
   must(pthread_create(&waiter, NULL, wait_for_end, &until_end) == 0, "pthread_create");
   unsigned threads = s->only_planted && !planted ? 0 : s->threads;
   for (unsigned i = 0; i < threads; i++)

@@ -1,28 +1,42 @@
 #!/usr/bin/env python3
 """Programs with planted bottlenecks: does the report name each one first, and does its upper bound hold?
 
-    run.py OPGAP PROGRAM GPU FAKES PYTHON FOLDER all|quick|NAME...
+    run.py [--runs N] [--compare OPGAP] [--figures FILE] OPGAP PROGRAM GPU FAKES PYTHON PYTHON1 FOLDER
+           all|tuned|held-out|quick|NAME...
 
 OPGAP: the command, with libopgap.so beside it; PROGRAM, GPU: the built program.c and gpu.c; FAKES: folder of the fake
-GPU's libraries; PYTHON: an interpreter with torch; FOLDER: for files.  Each scenario runs twice, with its bottleneck and
-after it was really removed.  Prints the confusion table and the bounds; exit status 1 when a cause was not named first
-or a bound did not hold, 77 when nothing could run.
+GPU's libraries; PYTHON, PYTHON1: interpreters with torch 2 and torch 1; FOLDER: for files.  Each scenario runs twice,
+with its bottleneck and after it was really removed, N times.  Prints the confusion table and the bounds; exit status 1
+when a cause was not named first or a bound did not hold, 77 when nothing could run.  --compare: the bounds of another
+build's report, of the same traces.  --figures: all figures of all runs, as JSON.
 
 Other programs that use the CPUs meanwhile are a bottleneck, too, and the report says so (run_queue): it is left out where
 it was not planted, and shown.  The win is measured from the mean step time of both runs; what it cannot tell from noise (twice the standard error of
 both means, 2 % of a step, and what other programs took) is no fault of a bound.  The quick part does not judge bounds.
 """
+import argparse
+import functools
 import json
 import math
 import os
 import shutil
+import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 
-OPGAP, PROGRAM, GPU, FAKES, PYTHON, FOLDER = sys.argv[1:7]
+parser = argparse.ArgumentParser(usage=__doc__.strip())
+parser.add_argument("--runs", type=int, default=1)
+parser.add_argument("--compare")
+parser.add_argument("--figures")
+for argument in ("opgap", "program", "gpu", "fakes", "python", "python1", "folder"):
+    parser.add_argument(argument)
+parser.add_argument("names", nargs="+")
+ARGUMENTS = parser.parse_args()
+FOLDER = ARGUMENTS.folder
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHUNK = bytes(65536)
 
@@ -65,6 +79,39 @@ SCENARIOS = {
     "GPU: sleep": ("gpu", "sleep", {"sleep"}, {}),
     "GPU: kernels (none)": ("gpu", "kernels", {"kernels"}, {}),
 }
+# Written after the rules, and run once before any of them was looked at: docs/VERDICT.md has what was named first then.
+HELD_OUT = {
+    "images decoded by Python": ("torch1", "image_decode", {"slow_decode"}, {}),
+    "tokeniser with a lock": ("torch", "token_lock", {"dataset_lock"}, {}),
+    "small files, slow to open": ("torch", "small_files", {"slow_read"},
+                                  {"slow": {"small0": (0.004, 2048), "small1": (0.004, 2048)}}),
+    "GAN with a slow loader": ("torch1", "gan", {"slow_read"}, {"slow": {"slow0": 0.012}}),
+    "evaluation that reads slowly": ("torch1", "evaluation", {"no_workers", "file_read"}, {"slow": {"slow0": 0.01}}),
+    "decode in a child process": ("torch", "child_decode", {"slow_decode"}, {}),
+    "samples from the network": ("torch", "object_store", {"too_few_workers"}, {"server": 0.008}),
+    "large samples in one worker": ("torch", "large_samples", {"slow_worker"}, {}),
+    "workers spawned each epoch": ("torch1", "spawned", {"worker_restart"}, {}),
+    "accumulation of tiny ops": ("torch", "accumulation", {"dispatch"}, {}),
+    "checkpoint each fifth step": ("torch", "checkpoints", {"file_write"}, {}),
+    "log that is synced": ("torch1", "log_fsync", {"file_write"}, {}),
+    "garbage collection": ("torch", "garbage", {"python"}, {}),
+    "metrics in Python": ("torch1", "metrics", {"python"}, {}),
+    "OpenMP threads in the trainer": ("torch", "omp_trainer", {"oversubscription"},
+                                      {"env": {"OMP_WAIT_POLICY": "ACTIVE"}}),
+    "fresh buffers": ("torch1", "fresh_buffers", {"page_faults"}, {}),
+    "thread that writes JSON": ("torch", "json_thread", {"gil"}, {}),
+    "features from the network": ("torch1", "feature_store", {"communication"}, {"server": 0.015}),
+    "balanced (none)": ("torch", "balanced", {"compute"}, {}),
+    "C: late thread at a barrier": ("c", "late_thread", {"other_thread"}, {}),
+    "C: equal threads (none)": ("c", "equal_thread", {"own_code"}, {}),
+    "C: many short waits for a lock": ("c", "convoy", {"lock"}, {}),
+    "C: log that is synced": ("c", "log", {"file_write"}, {}),
+    "C: waits and a log (mixture)": ("c", "retry", {"sleep", "file_write"}, {}),
+    "C: random reads of a mapped file": ("c", "map", {"blocked_outside"}, {}),
+    "C: page-fault storm": ("c", "storm", {"page_faults"}, {}),
+    "C: decoder in another process": ("c", "decoder", {"other_thread"}, {}),
+    "GPU: copies between kernels": ("gpu", "copies", {"gpu_copies"}, {}),
+}
 # what a rerun of CI can afford: a scenario of each layer
 QUICK = ["slow disk", "one slow worker", "num_workers=0", "sleep in the loop", "C: sleep", "C: reading in the loop",
          "C: lock held by another thread", "C: child process", "C: page faults", "C: slow loader thread",
@@ -78,9 +125,10 @@ class Skip(Exception):
 class SlowPipe(threading.Thread):
     """A slow disk: a named pipe that gives a chunk after each delay, as long as somebody reads."""
 
-    def __init__(self, path, delay):
+    def __init__(self, path, speed):
         super().__init__(daemon=True)
-        self.path, self.delay, self.stop = path, delay, False
+        self.delay, self.bytes = speed if isinstance(speed, tuple) else (speed, len(CHUNK))
+        self.path, self.stop = path, False
         os.mkfifo(path)
         self.start()
 
@@ -90,7 +138,7 @@ class SlowPipe(threading.Thread):
                 with open(self.path, "wb", buffering=0) as pipe:
                     while not self.stop:
                         time.sleep(self.delay)
-                        pipe.write(CHUNK)
+                        pipe.write(CHUNK[:self.bytes])
             except BrokenPipeError:
                 pass
 
@@ -99,6 +147,35 @@ class SlowPipe(threading.Thread):
         os.close(os.open(self.path, os.O_RDONLY | os.O_NONBLOCK))
         self.join()
         os.unlink(self.path)
+
+
+class SlowServer(threading.Thread):
+    """A slow network: answers each byte with a chunk after a delay, on as many connections as are made."""
+
+    def __init__(self, delay):
+        super().__init__(daemon=True)
+        self.delay = delay
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.start()
+
+    def run(self):
+        try:
+            while True:
+                threading.Thread(target=self.answer, args=(self.socket.accept()[0],), daemon=True).start()
+        except OSError:
+            pass
+
+    def answer(self, connection):
+        with connection:
+            while connection.recv(1):
+                time.sleep(self.delay)
+                connection.sendall(CHUNK)
+
+    def end(self):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+        self.join()
 
 
 class Cgroup:
@@ -140,8 +217,10 @@ def environment(**more):
 
 
 def record(command, trace, env, before=None, options=()):
-    done = subprocess.run([OPGAP, "record", *options, "--out", trace, "--", *command], env=env, stdout=subprocess.PIPE,
+    done = subprocess.run([ARGUMENTS.opgap, "record", *options, "--out", trace, "--", *command], env=env, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, preexec_fn=before, timeout=120)
+    if done.returncode == 77:
+        raise Skip("it cannot be planted here")
     if done.returncode != 0:
         raise RuntimeError("%s: exit status %d\n%s" % (command, done.returncode, done.stderr.decode()))
 
@@ -150,7 +229,7 @@ def run_ranks(command, trace):
     meet = os.path.join(FOLDER, "meet")
     if os.path.exists(meet):
         os.unlink(meet)
-    ranks = [subprocess.Popen([OPGAP, "record", "--out", trace, "--", *command],
+    ranks = [subprocess.Popen([ARGUMENTS.opgap, "record", "--out", trace, "--", *command],
                               env=environment(RANK=str(rank), WORLD_SIZE="2"), stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE) for rank in range(2)]
     for rank in ranks:
@@ -159,28 +238,35 @@ def run_ranks(command, trace):
             raise RuntimeError("a rank failed:\n" + errors.decode())
 
 
-def has_torch():
-    if not hasattr(has_torch, "answer"):
-        has_torch.answer = PYTHON != "" and os.path.exists(PYTHON) and subprocess.run(
-            [PYTHON, "-c", "import torch"], env=environment(), stderr=subprocess.DEVNULL).returncode == 0
-    return has_torch.answer
+@functools.lru_cache(maxsize=None)
+def has_torch(python):
+    return python != "" and os.path.exists(python) and subprocess.run(
+        [python, "-c", "import torch"], env=environment(), stderr=subprocess.DEVNULL).returncode == 0
 
 
-def run(how, name, planted, extra):
-    """The report of one run."""
+def report_of(opgap, trace):
+    return json.loads(subprocess.run([opgap, "report", "--format", "json", trace], stdout=subprocess.PIPE,
+                                     check=True).stdout)
+
+
+def run(how, script, name, planted, extra):
+    """The reports of one run: ours, and that of --compare or None."""
     word = "with" if planted else "without"
     trace = os.path.join(FOLDER, "%s-%s.opgap" % (name, word))
     shutil.rmtree(trace, ignore_errors=True)
-    if how in ("torch", "ranks") and not has_torch():
-        raise Skip("no PyTorch in '%s'" % PYTHON)
-    command = {"c": [PROGRAM, name, word, FOLDER], "gpu": [GPU, name, word],
-               "torch": [PYTHON, os.path.join(HERE, "train.py"), name, word, FOLDER]}[
-                   "torch" if how == "ranks" else how]
+    python = ARGUMENTS.python1 if how == "torch1" else ARGUMENTS.python
+    if how in ("torch", "torch1", "ranks") and not has_torch(python):
+        raise Skip("no PyTorch in '%s'" % python)
+    command = {"c": [ARGUMENTS.program, name, word, FOLDER], "gpu": [ARGUMENTS.gpu, name, word]}.get(
+        how, [python, os.path.join(HERE, script), name, word, FOLDER])
     env = environment(**extra.get("env", {}))
     if how == "gpu":
-        env["LD_LIBRARY_PATH"] = FAKES
-    pipes, burners, group = [], [], None
+        env["LD_LIBRARY_PATH"] = ARGUMENTS.fakes
+    pipes, burners, group, server = [], [], None, None
     try:
+        if "server" in extra:
+            server = SlowServer(extra["server"])
+            env["SLOW_PORT"] = str(server.port)
         for pipe, delay in extra.get("slow", {}).items():
             pipes.append(SlowPipe(os.path.join(FOLDER, pipe), delay))
         if planted and "cgroup" in extra:
@@ -198,12 +284,14 @@ def run(how, name, planted, extra):
             burner.wait()
         for pipe in pipes:
             pipe.end()
+        if server is not None:
+            server.end()
         if group is not None:
             group.end()
-    text = subprocess.run([OPGAP, "report", "--format", "json", trace], stdout=subprocess.PIPE, check=True).stdout
+    reports = report_of(ARGUMENTS.opgap, trace), ARGUMENTS.compare and report_of(ARGUMENTS.compare, trace)
     if "OPGAP_SCENARIOS_KEEP" not in os.environ:
         shutil.rmtree(trace)
-    return json.loads(text)
+    return reports
 
 
 def counted_steps(report):
@@ -216,26 +304,36 @@ def mean_and_error(values):
     return mean, math.sqrt(variance / len(values))
 
 
+def is_planted(bottleneck, wanted):
+    return bottleneck["kind"] in wanted and bottleneck["at_most_share"] is not None
+
+
+def bound_of(report, wanted):
+    return min(1, sum(b["at_most_share"] for b in report["verdict"]["bottlenecks"] if is_planted(b, wanted)))
+
+
 class Result:
-    """What one scenario showed."""
+    """What one run of a scenario showed."""
 
     def __init__(self, name, judge_bounds):
-        how, program, self.wanted, extra = SCENARIOS[name]
-        report = run(how, program, True, extra)
+        script = "train.py" if name in SCENARIOS else "held_out.py"
+        how, program, self.wanted, extra = {**SCENARIOS, **HELD_OUT}[name]
+        self.load = os.getloadavg()[0]
+        report, other = run(how, script, program, True, extra)
         self.name, self.bottlenecks = name, report["verdict"]["bottlenecks"]
         kinds = [b["kind"] for b in self.bottlenecks if b["kind"] != "run_queue" or "run_queue" in self.wanted]
         self.first = kinds[0] if kinds else "nothing"
         self.busy = sum(b["share"] for b in self.bottlenecks if b["kind"] == "run_queue")
-        self.bound = self.win = None
+        self.bound = self.win = self.other_bound = None
         self.judge_bounds = judge_bounds
         self.faults = []
         if self.first not in self.wanted:
             self.faults.append("named %s first, not %s" % (self.first, " or ".join(sorted(self.wanted))))
         if "line" in extra:
             self.check_line(report, extra["line"])
-        planted = [b for b in self.bottlenecks if b["kind"] in self.wanted and b["at_most_share"] is not None]
-        if planted and "(none)" not in name:
-            self.compare(report, run(how, program, False, extra), planted)
+        if any(is_planted(b, self.wanted) for b in self.bottlenecks) and "(none)" not in name:
+            self.compare(report, run(how, script, program, False, extra)[0])
+            self.other_bound = other and bound_of(other, self.wanted)
 
     def check_line(self, report, function):
         worker = max(report["data_loader"]["processes"], key=lambda worker: worker["source_ns"])
@@ -243,52 +341,69 @@ class Result:
         if line is None or not line.startswith(os.path.join(HERE, "train.py") + ":") or line.split()[-1] != function:
             self.faults.append("the workers' time was called from %s, not from %s" % (line, function))
 
-    def compare(self, report, without, planted):
+    def compare(self, report, without):
         (before, error), (after, other) = map(mean_and_error, map(counted_steps, (report, without)))
-        self.bound = min(1, sum(b["at_most_share"] for b in planted))
+        self.bound = bound_of(report, self.wanted)
         self.win = 1 - after / before
         noise = 2 * math.hypot(error, other) / before + 0.02 + self.busy
         if self.judge_bounds and self.win - noise > self.bound:
             self.faults.append("won %.1f %%, more than the bound of %.1f %%" % (100 * self.win, 100 * self.bound))
 
     def __str__(self):
-        if self.bound is None:
-            figures = "%8s %8s %9s" % ("-", "-", "-")
-        else:
-            figures = "%7.1f%% %7.1f%% %9.2f" % (100 * self.bound, 100 * self.win, self.win / self.bound)
+        figures = ["%.1f%%" % (100 * value) if value is not None else "-"
+                   for value in (self.other_bound, self.bound, self.win)]
+        figures.append("%.2f" % (self.win / self.bound) if self.bound else "-")
         said = "; ".join(self.faults) or "ok"
         if self.busy >= 0.1 and "run_queue" not in self.wanted:
             said += " (other programs took its CPU for %.0f %%)" % (100 * self.busy)
-        return "%-34s %-23s %s  %s" % (self.name, self.first, figures, said)
+        return "%-34s %-18s %8s %8s %8s %9s %5.1f  %s" % (self.name, self.first, *figures, self.load, said)
+
+    def figures(self):
+        return {key: getattr(self, key) for key in ("name", "first", "bound", "other_bound", "win", "busy", "load",
+                                                    "faults")}
+
+
+def spread(results):
+    """Least, median and largest tightness of several runs."""
+    values = sorted(r.win / r.bound for r in results if r.bound)
+    if len(values) > 1:
+        print("%-34s tightness %.2f to %.2f, median %.2f, in %d runs" % (
+            results[0].name, values[0], values[-1], statistics.median(values), len(values)), flush=True)
 
 
 def main():
-    chosen = sys.argv[7:]
-    judge_bounds = chosen != ["quick"]
-    chosen = list(SCENARIOS) if chosen == ["all"] else QUICK if chosen == ["quick"] else chosen
+    sets = {"all": [*SCENARIOS, *HELD_OUT], "tuned": list(SCENARIOS), "held-out": list(HELD_OUT), "quick": QUICK}
+    judge_bounds = ARGUMENTS.names != ["quick"]
+    chosen = [name for part in ARGUMENTS.names for name in sets.get(part, [part])]
     os.makedirs(FOLDER, exist_ok=True)
     with open(os.path.join(FOLDER, "fast"), "wb") as file:
         file.write(CHUNK)
-    failed, confusion, done = 0, {}, 0
-    print("%-34s %-23s %8s %8s %9s" % ("planted", "named first", "at most", "won", "tightness"))
+    confusion, done = {}, []
+    print("%-34s %-18s %8s %8s %8s %9s %5s" % ("planted", "named first", "other", "at most", "won", "tightness",
+                                               "load"))
     for name in chosen:
         try:
-            result = Result(name, judge_bounds)
+            results = []
+            for _ in range(ARGUMENTS.runs):
+                results.append(Result(name, judge_bounds))
+                print(results[-1], flush=True)
+                for bottleneck in results[-1].bottlenecks if results[-1].faults else []:
+                    print("    %s (%.1f %%): %s" % (bottleneck["kind"], 100 * bottleneck["share"], bottleneck["text"]))
         except Skip as reason:
             print("%-34s skipped: %s" % (name, reason))
-            continue
-        print(result, flush=True)
-        if result.faults:
-            for bottleneck in result.bottlenecks:
-                print("    %s (%.1f %%): %s" % (bottleneck["kind"], 100 * bottleneck["share"], bottleneck["text"]))
-        done += 1
-        failed += bool(result.faults)
+        spread(results)
+        done += results
+    for result in done:
         key = (" or ".join(sorted(result.wanted)), result.first)
         confusion[key] = confusion.get(key, 0) + 1
-    print("\n%-26s %-26s %s" % ("planted kind", "named first", "scenarios"))
+    if ARGUMENTS.figures:
+        with open(ARGUMENTS.figures, "w") as file:
+            json.dump([result.figures() for result in done], file, indent=1)
+    print("\n%-26s %-26s %s" % ("planted kind", "named first", "runs"))
     for (wanted, first), count in sorted(confusion.items()):
         print("%-26s %-26s %d" % (wanted, first, count))
-    print("%d scenarios, %d of them wrong" % (done, failed))
+    failed = sum(bool(result.faults) for result in done)
+    print("%d runs, %d of them wrong" % (len(done), failed))
     sys.exit(1 if failed else 0 if done else 77)
 
 
