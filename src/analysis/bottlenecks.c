@@ -20,12 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Scheduler's figures during the steps counted, from samples; fewer than LEAST_SAMPLES bound nothing. */
-#define LEAST_SAMPLES 10u
+/* CPU time during the steps counted. */
 struct cpu_use {
-  bool bounds;        /* samples of the steps' main thread are enough for a bound */
-  uint64_t wanted_ns; /* of all threads: running, or runnable without a CPU */
-  uint64_t others_ns; /* running, of all but the main thread of the steps */
+  uint64_t wanted_ns; /* of all threads: running, or runnable without a CPU; from samples */
+  uint64_t others_ns; /* running, of all but the main thread of the steps; no less than it was */
   uint64_t span_ns;   /* from the first of these steps to the end of the last */
 };
 
@@ -100,14 +98,14 @@ static struct cpu_use cpu_use(const struct analysis *a)
     const struct thread *t = &a->threads[i];
     size_t first = timeline_samples_from(t, start), last = timeline_samples_from(t, end);
     last = last < t->samples.count ? last : t->samples.count - 1; /* one behind each end */
-    if (t->samples.count == 0 || last <= first || !a->processes[t->process].included)
+    const struct process *p = &a->processes[t->process];
+    if (!p->included || p->info->streams[t->stream].kind != OPGAP_STREAM_THREAD)
+      continue;
+    use.others_ns += i == main_thread ? 0 : threads_ran_at_most(a, t, start, end);
+    if (t->samples.count == 0 || last <= first)
       continue;
     const struct past_sample *from = RING_AT(&t->samples, first), *to = RING_AT(&t->samples, last);
     use.wanted_ns += to->run - from->run + to->queue - from->queue;
-    if (i == main_thread)
-      use.bounds = last - first >= LEAST_SAMPLES;
-    else
-      use.others_ns += to->run - RING_AT(&t->samples, first > 0 ? first - 1 : 0)->run; /* no less than in the steps */
   }
   return use;
 }
@@ -118,11 +116,11 @@ static double wanted(const struct list *l)
   return share(l->use.wanted_ns, l->use.span_ns);
 }
 
-/* Work of the main thread that other threads of the run may have slowed by running at the same time, and waits for a
- * CPU that they may have had. */
+/* Work of the main thread (its waits for a CPU are part of it) that other threads of the run may have slowed: while one
+ * runs, the main thread waits for the CPU that it has, or runs beside it. */
 static uint64_t others_ns(const struct list *l)
 {
-  return l->s->breakdown.queue_ns + (l->use.bounds ? at_most(l->use.others_ns, l->work) : l->work);
+  return at_most(l->use.others_ns, l->work);
 }
 
 /* CPU time of the kernel for the process of the steps, in its whole run; all work when it was sampled for less than a
@@ -396,8 +394,8 @@ static bool has_code_around(enum opgap_cause cause)
 static uint64_t wait_bound(const struct list *l, enum opgap_cause cause)
 {
   const struct opgap_sum_breakdown *b = &l->s->breakdown;
-  uint64_t ns = b->wait_ns[cause] + l->around.refill_ns[cause];
-  ns += b->wait_ns[OPGAP_CAUSE_RUN_QUEUE]; /* the tail of a wait, from the wake-up to running again */
+  /* the tail of a wait is from the wake-up to running again */
+  uint64_t ns = b->wait_ns[cause] + l->around.tail_ns[cause] + l->around.refill_ns[cause];
   if (uses_cpu(cause))
     ns += others_ns(l);
   if (has_code_around(cause))

@@ -28,6 +28,8 @@ struct step_classes {
 struct wait {
   uint64_t start, end;
   enum opgap_cause cause;
+  uint32_t causes;    /* of the whole wait that this is a piece of, bit (1 << cause) each */
+  uint32_t refill_ns; /* of the cause, behind the whole wait; in its last piece of the cause */
 };
 
 struct breakdown_process {
@@ -114,12 +116,33 @@ static void insert_wait(struct breakdown_process *b, struct wait wait)
   b->waits.at[at] = wait;
 }
 
+static uint32_t refill(uint64_t ns)
+{
+  return (uint32_t)(ns < REFILL_NS ? ns : REFILL_NS);
+}
+
 void breakdown_wait(struct analysis *a, unsigned process, uint64_t start, const struct causes *causes)
 {
   struct breakdown_process *b = process_of(a, process);
+  uint64_t ns[OPGAP_CAUSE_COUNT] = {0};
+  unsigned last[OPGAP_CAUSE_COUNT] = {0};
+  uint32_t all = 0;
+  for (unsigned i = 0; i < causes->count; i++) {
+    unsigned cause = causes->at[i].key.cause;
+    all |= 1u << cause;
+    ns[cause] += causes->at[i].ns;
+    last[cause] = i;
+  }
+  /* what lies in a __next__ has its refill with that (sum_around) */
+  ns[OPGAP_CAUSE_DATA_LOADING] = 0;
   for (unsigned i = 0; i < causes->count; i++) {
     const struct cause_row *row = &causes->at[i];
-    insert_wait(b, (struct wait){start, start + row->ns, (enum opgap_cause)row->key.cause});
+    unsigned cause = row->key.cause;
+    insert_wait(b, (struct wait){.start = start,
+                                 .end = start + row->ns,
+                                 .cause = (enum opgap_cause)cause,
+                                 .causes = all,
+                                 .refill_ns = last[cause] == i ? refill(ns[cause]) : 0});
     start += row->ns;
   }
 }
@@ -212,9 +235,27 @@ static void add_code_around(const struct breakdown_process *b, size_t first, uin
       around->code_ns[c] += end - start - waited;
 }
 
-static uint64_t refill(uint64_t ns)
+/* Tails and refills.  A refill belongs to the step that its wait, or __next__, ended in. */
+static void sum_behind(const struct breakdown_process *b, uint64_t start, uint64_t end, struct around *around)
 {
-  return ns < REFILL_NS ? ns : REFILL_NS;
+  uint64_t at = start; /* time before it is done */
+  for (size_t i = b->first_wait; i < b->waits.count && b->waits.at[i].start < end; i++) {
+    const struct wait *wait = &b->waits.at[i];
+    if (wait->end > start && wait->end <= end)
+      around->refill_ns[wait->cause] += wait->refill_ns;
+    uint64_t from = wait->start > at ? wait->start : at, to = wait->end < end ? wait->end : end;
+    if (to <= from)
+      continue;
+    for (unsigned c = 0; wait->cause == OPGAP_CAUSE_RUN_QUEUE && c < OPGAP_CAUSE_COUNT; c++)
+      if (wait->causes & 1u << c)
+        around->tail_ns[c] += to - from;
+    at = to;
+  }
+  const struct intervals *fetches = &b->class_[OPGAP_CLASS_DATALOADER];
+  for (size_t i = intervals_from(fetches, start); i < fetches->v.count && fetches->v.at[i].end <= end; i++) {
+    const struct interval *fetch = &fetches->v.at[i];
+    around->refill_ns[OPGAP_CAUSE_DATA_LOADING] += refill(fetch->end - fetch->start);
+  }
 }
 
 /* `cover`: all classes. */
@@ -222,13 +263,6 @@ static void sum_around(const struct breakdown_process *b, const struct intervals
                        struct around *around)
 {
   uint64_t at = start;
-  for (size_t i = b->first_wait; i < b->waits.count && b->waits.at[i].start < end; i++)
-    around->refill_ns[b->waits.at[i].cause] += refill(b->waits.at[i].end - b->waits.at[i].start);
-  const struct intervals *fetches = &b->class_[OPGAP_CLASS_DATALOADER];
-  for (size_t i = intervals_from(fetches, start); i < fetches->v.count && fetches->v.at[i].start < end; i++) {
-    const struct interval *fetch = &fetches->v.at[i];
-    around->refill_ns[OPGAP_CAUSE_DATA_LOADING] += refill(fetch->end - fetch->start);
-  }
   size_t first = b->first_wait;
   for (size_t i = 0; i <= cover->v.count; i++) {
     uint64_t until = i < cover->v.count ? cover->v.at[i].start : end;
@@ -279,6 +313,7 @@ static void sum_step(struct analysis *a, unsigned process, uint64_t start, uint6
   }
   step->ns[OPGAP_CLASS_OTHER] = end - start - covered;
   waits_outside(b, &cover, start, end, step->wait_ns);
+  sum_behind(b, start, end, &step->around);
   sum_around(b, &cover, start, end, &step->around);
   move_communication(step, outside_gpu[OPGAP_CAUSE_COMMUNICATION]);
   forget_waits(b, end);
@@ -344,6 +379,7 @@ static void add_step(struct step_classes *sum, const struct step_classes *step)
     sum->all_wait_ns[c] += step->all_wait_ns[c];
     sum->around.code_ns[c] += step->around.code_ns[c];
     sum->around.refill_ns[c] += step->around.refill_ns[c];
+    sum->around.tail_ns[c] += step->around.tail_ns[c];
   }
   sum->sampled = sum->sampled || step->sampled;
   sum->off.queue += step->off.queue;

@@ -609,6 +609,8 @@ struct thread *threads_of_tid(struct analysis *a, unsigned process, uint64_t tid
 /* Of a stretch of t, outside of hooked blocking calls: how long it was runnable without a CPU, throttled, and off the
  * CPU for an unknown reason.  An estimate; false: not sampled. */
 bool threads_off_cpu(const struct analysis *a, struct thread *t, uint64_t start, uint64_t end, struct off_cpu *off);
+/* No less than t was on a CPU in [start, end), when all records are read. */
+uint64_t threads_ran_at_most(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end);
 void threads_finish(struct analysis *a);
 
 /* loader.c: DataLoader workers, over the whole run */
@@ -675,6 +677,7 @@ void breakdown_joined(struct analysis *a, unsigned process, size_t count);
 /* What may go together with the waits of a cause when they are really removed. */
 struct around {
   uint64_t code_ns[OPGAP_CAUSE_COUNT]; /* the thread's own code between the same ops */
+  uint64_t tail_ns[OPGAP_CAUSE_COUNT]; /* of the same waits, runnable without a CPU or woken and not yet running */
   /* What the work behind a wait takes longer because others used the caches meanwhile: as long as the wait, as what it
    * cost to put something else there, and no longer than filling the caches takes.  DATA_LOADING: behind a __next__. */
   uint64_t refill_ns[OPGAP_CAUSE_COUNT];

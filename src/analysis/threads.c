@@ -164,6 +164,36 @@ bool threads_off_cpu(const struct analysis *a, struct thread *t, uint64_t start,
   return any;
 }
 
+/* Its totals' growth, and the whole of what lies before the first sample and behind the last. */
+static uint64_t ran_by_samples(const struct thread *t, uint64_t start, uint64_t end)
+{
+  size_t first = timeline_samples_from(t, start), last = timeline_samples_from(t, end - 1);
+  if (t->samples.count == 0)
+    return end - start;
+  first = first > 0 ? first - 1 : 0;
+  last = last < t->samples.count ? last : t->samples.count - 1;
+  const struct past_sample *from = RING_AT(&t->samples, first), *to = RING_AT(&t->samples, last);
+  uint64_t sum = to->run - from->run + TICK_ERROR_NS;
+  if (from->end > start)
+    sum += (from->end < end ? from->end : end) - start;
+  if (to->end < end)
+    sum += end - (to->end > start ? to->end : start);
+  return sum;
+}
+
+uint64_t threads_ran_at_most(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+{
+  uint64_t last = t->end_ns ? t->end_ns : a->processes[t->process].end_ns;
+  start = t->born_ns > start ? t->born_ns : start;
+  end = last != 0 && last < end ? last : end;
+  if (end <= start)
+    return 0;
+  uint64_t known = t->calls.forgotten > start ? t->calls.forgotten : start;
+  uint64_t by_calls = end - start - (known < end ? blocked_in(a, t, known, end) : 0);
+  uint64_t by_samples = ran_by_samples(t, start, end);
+  return by_calls < by_samples ? by_calls : by_samples;
+}
+
 static void fill(struct analysis *a, const struct thread *t, struct opgap_sum_thread *row)
 {
   const struct process *p = &a->processes[t->process];

@@ -614,6 +614,72 @@ START_TEST(test_irregular_fetches)
 }
 END_TEST
 
+/* OPGAP_SCHEDULE counts updates. */
+START_TEST(test_gan_with_a_schedule)
+{
+  begin_rounds();
+  fake_setting(p, "OPGAP_SCHEDULE", "wait=0,warmup=0,active=4,repeat=0");
+  for (unsigned i = 0; i < 20; i++) {
+    update(6);
+    update(4);
+  }
+  assert_rounds(fake_analyse(NULL), 40, 100);
+}
+END_TEST
+
+/* The second update of round 10 was not recorded: the first and what comes next are no round. */
+START_TEST(test_gan_with_a_part_left_out)
+{
+  begin_rounds();
+  fake_setting(p, "OPGAP_CONTROL", "1");
+  unsigned control = fake_stream(p, OPGAP_STREAM_PROCESS);
+  for (unsigned i = 0; i < 40; i++) {
+    update(6);
+    for (uint32_t on = 0; i == 10 && on < 2; on++)
+      fake_record(p, control,
+                  (struct opgap_record){.event = OPGAP_EV_RECORDING,
+                                        .status = on,
+                                        .start_ns = (clock_us + 50 + on) * US,
+                                        .end_ns = (clock_us + 50 + on) * US});
+    update(4);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->steps.count, 38);
+  for (size_t i = 1; i < s->steps.count; i++)
+    ck_assert_uint_eq(s->steps.durations_ns[i], 200 * US);
+  ck_assert_uint_eq(s->steps.start_ns[10], (1000 + 22 * 100 + 100) * US - s->start_ns);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* Images of one process: the last one that was executed, on its host, after the one before ended by exec. */
+START_TEST(test_process_without_steps)
+{
+  struct opgap_sum_process rows[] = {
+      {.pid = 7, .host = "a", .ended = "exec", .start_ns = 0, .end_ns = 50},
+      {.pid = 7, .host = "a", .ended = "clean", .start_ns = 40, .end_ns = 90}, /* another one, begun before its end */
+      {.pid = 7, .host = "b", .ended = "clean", .start_ns = 60, .end_ns = 90},
+      {.pid = 8, .host = "a", .ended = "clean", .start_ns = 60, .end_ns = 90},
+      {.pid = 7, .host = "a", .ended = "exec", .start_ns = 60, .end_ns = 80},
+      {.pid = 7, .host = "a", .ended = "clean", .start_ns = 80, .end_ns = 90},
+  };
+  struct opgap_summary s = {.processes = rows, .process_count = sizeof rows / sizeof *rows};
+  ck_assert_ptr_eq(opgap_step_process(&s), &rows[5]);
+  rows[4].ended = "clean";
+  ck_assert_ptr_eq(opgap_step_process(&s), &rows[4]);
+  rows[0].ended = "killed";
+  ck_assert_ptr_eq(opgap_step_process(&s), &rows[0]);
+  /* damaged: both seem to follow each other */
+  struct opgap_sum_process both[] = {{.pid = 7, .host = "a", .ended = "exec"},
+                                     {.pid = 7, .host = "a", .ended = "exec"}};
+  s.processes = both;
+  s.process_count = 2;
+  ck_assert_ptr_eq(opgap_step_process(&s), &both[1]);
+  s.process_count = 0;
+  ck_assert_ptr_null(opgap_step_process(&s));
+}
+END_TEST
+
 START_TEST(test_gan_in_a_window_of_steps)
 {
   begin_rounds();
@@ -1204,6 +1270,9 @@ int main(void)
   tcase_add_test(tests, test_gan_with_an_exception);
   tcase_add_test(tests, test_irregular_fetches);
   tcase_add_test(tests, test_gan_in_a_window_of_steps);
+  tcase_add_test(tests, test_gan_with_a_schedule);
+  tcase_add_test(tests, test_gan_with_a_part_left_out);
+  tcase_add_test(tests, test_process_without_steps);
   tcase_add_test(tests, test_gradient_accumulation);
   tcase_add_test(tests, test_other_work_makes_no_rounds);
   tcase_add_test(tests, test_nvtx_steps);

@@ -268,6 +268,67 @@ START_TEST(test_churn_inside_ops)
 }
 END_TEST
 
+/* Two steps are recorded, two are not: from the second of a window to the first of the next is no step, and what was
+ * allocated there is no step's. */
+START_TEST(test_churn_of_windows)
+{
+  fake_setting(p, "OPGAP_SCHEDULE", "wait=2,active=2");
+  for (uint64_t i = 0; i < 20; i++) {
+    uint64_t at = 1000 + 1000 * i;
+    fake_op(p, t, 0, at, at + 200, "aten::add", i % 2 ? 3 : 500, i % 2 ? 350 : 90000);
+    fake_step(p, t, at + 900);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->steps.count, 10); /* the second mark of each window */
+  ck_assert_uint_eq(s->memory.churn_steps, 0);
+  ck_assert_str_eq(s->memory.churn_of, "");
+  ck_assert_uint_eq(s->memory.churn_count, OPGAP_UNKNOWN);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* The first steps are warm-up: what they allocate does not count. */
+START_TEST(test_churn_without_warm_up)
+{
+  for (uint64_t i = 0, at = 1000; i < 20; i++) {
+    uint64_t length = i < 4 ? 3000 : 1000; /* a fifth of all, and slow */
+    fake_op(p, t, 0, at, at + 200, "aten::add", i < 4 ? 900 : 3 + i % 2, i < 4 ? 90000 : 350 + i % 2);
+    at += length;
+    fake_step(p, t, at);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->steps.skipped, 4);
+  ck_assert_uint_eq(s->memory.churn_steps, 16);
+  ck_assert_uint_eq(s->memory.churn_count, 3);
+  ck_assert_uint_eq(s->memory.churn_bytes, 350);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* A loop without marks has no counts at its ends; a program without ops and events has nothing to count. */
+START_TEST(test_churn_unknown)
+{
+  for (int ops = 0; ops < 2; ops++) {
+    setup();
+    for (uint64_t i = 0; i < 30; i++) {
+      uint64_t at = 1000 + 1000 * i;
+      if (ops) {
+        fake_op(p, t, 0, at, at + 200, "aten::add", 3, 350);
+        fake_op(p, t, 0, at + 200, at + 300, "aten::mul", 3, 350);
+      } else {
+        fake_step(p, t, at);
+      }
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    ck_assert_str_eq(s->steps.source, ops ? "periodicity" : "opgap_step");
+    ck_assert_str_eq(s->memory.churn_of, "");
+    ck_assert_uint_eq(s->memory.churn_count, OPGAP_UNKNOWN);
+    ck_assert_uint_eq(s->memory.churn_bytes, OPGAP_UNKNOWN);
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
 START_TEST(test_failed_allocation)
 {
   unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
@@ -383,6 +444,9 @@ int main(void)
   tcase_add_test(tests, test_interval_of_a_slope);
   tcase_add_test(tests, test_a_wave_is_no_growth);
   tcase_add_test(tests, test_churn_inside_ops);
+  tcase_add_test(tests, test_churn_of_windows);
+  tcase_add_test(tests, test_churn_without_warm_up);
+  tcase_add_test(tests, test_churn_unknown);
   tcase_add_test(tests, test_failed_allocation);
   tcase_add_test(tests, test_failures_in_ops_that_never_ended);
   tcase_add_test(tests, test_many_failures);

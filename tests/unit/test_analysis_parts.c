@@ -155,6 +155,29 @@ START_TEST(test_merge_adds)
 }
 END_TEST
 
+/* Locks of two ranks, by wait, however long each one's own list is. */
+START_TEST(test_merge_orders_locks)
+{
+  static const uint64_t waits_ms[2][2] = {{5, 1}, {7, 3}};
+  struct opgap_parts parts = {0};
+  for (int rank = 0; rank < 2; rank++) {
+    fake_reset();
+    unsigned p = fake_process(100 + rank, 1, "python train.py"), t = fake_thread(p, 100 + rank, "python");
+    fake_info(p)->rank = rank;
+    fake_call(p, t, 0, FAKE_MUTEX_LOCK, 1000, 1000 + 1000 * waits_ms[rank][0], 0xa, 0, 0);
+    fake_call(p, t, 0, FAKE_MUTEX_LOCK, 10000, 10000 + 1000 * waits_ms[rank][1], 0xb, 0, 0);
+    *VEC_PUSH(&parts.v) = fake_analyse(&(struct opgap_analysis_options){0});
+  }
+  struct opgap_summary *s = opgap_parts_merge(&parts, 0);
+  static const uint64_t expected_ms[] = {7, 5, 3, 1};
+  ck_assert_uint_eq(s->lock_count, 4);
+  for (size_t i = 0; i < 4; i++)
+    ck_assert_uint_eq(s->locks[i].wait_ns, expected_ms[i] * 1000000);
+  opgap_summary_free(s);
+  opgap_parts_free(&parts);
+}
+END_TEST
+
 /* (a + b) + c as a + (b + c): through files, in any order. */
 START_TEST(test_merge_in_any_order)
 {
@@ -349,6 +372,7 @@ int main(void)
   tcase_add_checked_fixture(cases, setup, teardown);
   tcase_add_test(cases, test_read_is_what_was_written);
   tcase_add_test(cases, test_merge_adds);
+  tcase_add_test(cases, test_merge_orders_locks);
   tcase_add_test(cases, test_merge_in_any_order);
   tcase_add_test(cases, test_repeats_are_left_out);
   tcase_add_test(cases, test_the_fuller_copy_is_used);
