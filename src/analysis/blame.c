@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/text.h"
+
 #define MAX_CHAIN 8u
 
 struct walk {
@@ -161,6 +163,11 @@ static bool is_gil(const struct process *p, uint64_t object)
   return false;
 }
 
+static bool is_pipe(const struct analysis *a, const struct past_call *call)
+{
+  return call->named && strncmp(analysis_text(a, (uint32_t)call->object), "pipe:", 5) == 0;
+}
+
 /* A wait that nobody was seen to end. */
 static void walk_unexplained(struct walk *w, struct thread *t, const struct hook *hook, const struct past_call *call,
                              uint64_t ns)
@@ -194,7 +201,7 @@ static void walk_unexplained(struct walk *w, struct thread *t, const struct hook
   case VERB_READ:
   case VERB_WRITE:
   case VERB_POLL:
-    if (call->named && strncmp(analysis_text(w->a, (uint32_t)call->object), "pipe:", 5) == 0)
+    if (is_pipe(w->a, call))
       add(w, t, OPGAP_CAUSE_SYNCHRONISATION, DOING_WAIT, hook->name, 0, ns);
     else
       add(w, t, OPGAP_CAUSE_COMMUNICATION, DOING_SOCKET, hook->name, 0, ns);
@@ -225,28 +232,42 @@ static void walk_woken(struct walk *w, struct thread *t, const struct hook *hook
   add(w, t, gil ? OPGAP_CAUSE_GIL : OPGAP_CAUSE_RUN_QUEUE, DOING_HANDOVER, 0, 0, end - woken);
 }
 
-/* The child of t's process whose end ended this wait: its end closes the pipe that is polled, or is what waitpid waits
- * for.  UINT32_MAX: none. */
-#define END_SLACK_NS 50000000ull
-static uint32_t ended_child(const struct analysis *a, const struct thread *t, const struct hook *hook,
-                            const struct past_call *call)
+static bool near(uint64_t left, uint64_t right)
 {
-  if (hook->verb != VERB_POLL && hook->verb != VERB_CHILD)
+  const uint64_t slack = 50000000;
+  return left <= right + slack && right <= left + slack;
+}
+
+/* The child of t's process that this wait was for: it ended with the wait (that closes the pipe which is polled or
+ * read, or is what waitpid waits for), or it was started as a wait for a pipe began, which then is its output.
+ * UINT32_MAX: none. */
+static uint32_t awaited_child(const struct analysis *a, const struct thread *t, const struct hook *hook,
+                              const struct past_call *call, enum doing *doing)
+{
+  bool read = hook->verb == VERB_READ && is_pipe(a, call);
+  uint32_t started = UINT32_MAX;
+  if (!read && hook->verb != VERB_POLL && hook->verb != VERB_CHILD)
     return UINT32_MAX;
+  *doing = DOING_END;
   for (unsigned i = 0; i < a->process_count; i++) {
     const struct opgap_process_info *info = a->processes[i].info;
-    if (info->ppid == a->processes[t->process].info->pid && info->start_ns < call->end &&
-        info->end_ns <= call->end + END_SLACK_NS && info->end_ns + END_SLACK_NS >= call->end &&
-        a->processes[i].main_thread != UINT32_MAX && analysis_same_host(&a->processes[i], &a->processes[t->process]))
+    if (info->ppid != a->processes[t->process].info->pid || info->start_ns >= call->end ||
+        a->processes[i].main_thread == UINT32_MAX || !analysis_same_host(&a->processes[i], &a->processes[t->process]))
+      continue;
+    if (near(info->end_ns, call->end))
       return i;
+    if (read && near(info->start_ns, call->start) && info->end_ns >= call->end)
+      started = i;
   }
-  return UINT32_MAX;
+  *doing = DOING_OUTPUT;
+  return started;
 }
 
 static void walk_call(struct walk *w, struct thread *t, const struct past_call *call, uint64_t start, uint64_t end)
 {
   const struct hook *hook = &w->a->processes[t->process].hooks[call->event];
   struct edge edge;
+  enum doing doing;
   uint32_t child;
   if (call->named && analysis_name_flags(w->a, (uint32_t)call->object) & NAME_FILE)
     add(w, t, OPGAP_CAUSE_FILE_IO, file_doing((enum verb)hook->verb), 0, (uint32_t)call->object, end - start);
@@ -256,8 +277,8 @@ static void walk_call(struct walk *w, struct thread *t, const struct past_call *
     walk_cpu(w, t, start, end);
   else if (w->chain < MAX_CHAIN && timeline_waker(w->a, t, call, &edge))
     walk_woken(w, t, hook, call, &edge, start, end);
-  else if ((child = ended_child(w->a, t, hook, call)) != UINT32_MAX)
-    add(w, &w->a->threads[w->a->processes[child].main_thread], OPGAP_CAUSE_CHILD, DOING_END, 0, 0, end - start);
+  else if ((child = awaited_child(w->a, t, hook, call, &doing)) != UINT32_MAX)
+    add(w, &w->a->threads[w->a->processes[child].main_thread], OPGAP_CAUSE_CHILD, doing, 0, 0, end - start);
   else
     walk_unexplained(w, t, hook, call, end - start);
 }
@@ -429,6 +450,9 @@ static void phrase(struct analysis *a, const struct cause_row *row, char *text, 
   case DOING_END:
     snprintf(text, size, "waited for until it ended");
     break;
+  case DOING_OUTPUT:
+    snprintf(text, size, "its output was waited for");
+    break;
   case DOING_FORGOTTEN:
     snprintf(text, size, "longer ago than the history kept");
     break;
@@ -449,10 +473,20 @@ static void thread_words(struct analysis *a, const struct thread *t, char *text,
     snprintf(text, size, "another thread");
 }
 
+/* A process in words: its role, and its program where the role says nothing. */
+static void process_words(const struct process *p, char *text, size_t size)
+{
+  char program[128] = "";
+  if (!p->info->forked && (p->role == OPGAP_ROLE_OTHER || p->role == OPGAP_ROLE_PROGRAM))
+    text_program(program, sizeof program, p->info->command);
+  snprintf(text, size, "%s%s%s%s", p->label, program[0] ? " (" : "", program, program[0] ? ")" : "");
+}
+
 static void who(struct analysis *a, const struct cause_key *key, char *text, size_t size)
 {
-  const char *label = key->process == UINT32_MAX ? "" : a->processes[key->process].label;
-  char thread[128] = "";
+  char label[256] = "", thread[128] = "";
+  if (key->process != UINT32_MAX)
+    process_words(&a->processes[key->process], label, sizeof label);
   if (key->thread != 0)
     thread_words(a, &a->threads[key->thread - 1], thread, sizeof thread);
   snprintf(text, size, "%s%s%s", label, label[0] && thread[0] ? ", " : "", thread);

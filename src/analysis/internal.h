@@ -372,6 +372,7 @@ enum doing {
   DOING_OUTSIDE,   /* off the CPU, in no call that is hooked */
   DOING_START,     /* a process that did not run yet, or imports */
   DOING_END,       /* a process that was waited for to end */
+  DOING_OUTPUT,    /* a process whose output was waited for */
   DOING_FORGOTTEN,
 };
 struct cause_key {

@@ -44,6 +44,14 @@ char *text_clean(const char *bytes)
   return clean;
 }
 
+void text_program(char *text, size_t size, const char *command)
+{
+  size_t length = strcspn(command, " "), start = length;
+  while (start > 0 && command[start - 1] != '/')
+    start--;
+  snprintf(text, size, "%.*s", (int)(length - start), command + start);
+}
+
 void text_time(char *text, size_t size, uint64_t ns)
 {
   double us = (double)ns / 1e3;

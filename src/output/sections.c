@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/pool.h"
+#include "analysis/text.h"
 
 bool section_has_ops(const struct opgap_summary *s, enum opgap_role role, unsigned kinds)
 {
@@ -397,17 +398,30 @@ static void ended_cell(struct table *table, const struct opgap_sum_process *p)
 size_t section_processes(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"PID", false, 0, 0},         {"Role", true, 28, 0},   {"Life", false, 0, 1},
-      {"Threads", false, 0, 5},     {"In ops", false, 0, 3}, {"Blocked (main)", false, 0, 2},
-      {"File time", false, 0, 4},   {"Read", false, 0, 6},   {"Written", false, 0, 7},
-      {"Allocations", false, 0, 8}, {"RSS", false, 0, 9},    {"Records", false, 0, 10},
-      {"Lost", false, 0, 0},        {"End", true, 36, 0},
+      {"PID", false, 0, 0},
+      {"Role", true, 28, 0},
+      {"Program", true, 20, 4},
+      {"Life", false, 0, 1},
+      {"Threads", false, 0, 5},
+      {"In ops", false, 0, 3},
+      {"Blocked (main)", false, 0, 2},
+      {"File time", false, 0, 4},
+      {"Read", false, 0, 6},
+      {"Written", false, 0, 7},
+      {"Allocations", false, 0, 8},
+      {"RSS", false, 0, 9},
+      {"Records", false, 0, 10},
+      {"Lost", false, 0, 0},
+      {"End", true, 36, 0},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < opgap_shown(s->process_count, o); i++) {
     const struct opgap_sum_process *p = &s->processes[i];
+    char program[256];
+    text_program(program, sizeof program, p->command);
     table_format(table, "%d", p->pid);
     table_cell(table, p->role_label);
+    table_cell(table, program);
     table_format(table, "%.3fs", (double)(p->end_ns > p->start_ns ? p->end_ns - p->start_ns : 0) / 1e9);
     table_count(table, p->threads);
     table_time(table, p->op_ns, false);

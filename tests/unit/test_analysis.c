@@ -1136,6 +1136,34 @@ START_TEST(test_steps_by_bursts_of_backward)
 }
 END_TEST
 
+/* subprocess.run(..., capture_output=True): the trainer reads what the child writes, and on until the child ends */
+START_TEST(test_reading_from_a_child)
+{
+  unsigned child = fake_process(201, 100, "/usr/bin/cc -c a.c");
+  fake_info(child)->start_ns = 3000 * US;
+  fake_info(child)->end_ns = 240000 * US;
+  fake_thread(child, 201, "cc");
+  fake_op(p, t, 0, 1000, 1100, "aten::add", 0, 0);
+  fake_file_call(p, t, 0, FAKE_READ, 2000, 102000, "pipe:[42]", 8);
+  fake_file_call(p, t, 0, FAKE_READ, 103000, 113000, "pipe:[43]", 8); /* the child neither starts nor ends then */
+  fake_file_call(p, t, 0, FAKE_READ, 114000, 240010, "pipe:[42]", 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  const struct opgap_sum_gaps *g = &s->gaps;
+  ck_assert_uint_eq(g->thread_count, 3);
+  const struct opgap_sum_cause *end = g->threads[0].causes, *output = g->threads[1].causes,
+                               *self = g->threads[2].causes;
+  ck_assert_str_eq(end->detail, "program (cc): waited for until it ended");
+  ck_assert_int_eq(end->cause, OPGAP_CAUSE_CHILD);
+  ck_assert_uint_eq(end->ns, 126010 * US);
+  ck_assert_str_eq(output->detail, "program (cc): its output was waited for");
+  ck_assert_int_eq(output->cause, OPGAP_CAUSE_CHILD);
+  ck_assert_uint_eq(output->ns, 100000 * US);
+  ck_assert_str_eq(self->detail, "in read, waker not seen");
+  ck_assert_int_eq(self->cause, OPGAP_CAUSE_SYNCHRONISATION);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_process_filter)
 {
   unsigned other = fake_process(200, 100, "helper");
@@ -1297,6 +1325,7 @@ int main(void)
   tcase_add_test(tests, test_resident_memory_of_processes_that_live_together);
   tcase_add_test(tests, test_pipes_of_two_hosts_are_two);
   tcase_add_test(tests, test_steps_by_bursts_of_backward);
+  tcase_add_test(tests, test_reading_from_a_child);
   tcase_add_test(tests, test_process_filter);
   tcase_add_test(tests, test_killed_process_shows_where_it_stood);
   tcase_add_test(tests, test_untraced_children);
