@@ -15,7 +15,7 @@
 #define DEVICES 16u
 #define SAMPLES 64u
 #define EVERY_NS 1000000000u
-#define STOP_PATIENCE_NS 100000000u
+#define STOP_PATIENCE_NS 1000000000u /* NVML's initialisation may take seconds; exit does not wait for that */
 
 struct sample {
   uint64_t at;
@@ -129,15 +129,22 @@ static void *handle_of(const uint8_t *uuid)
   return NULL;
 }
 
+/* Exit gave up waiting for this thread (it had no CPU, say): NVML may be torn down.  Pairs with stop. */
+static bool too_late(void)
+{
+  return atomic_load_explicit(&stopped, memory_order_seq_cst);
+}
+
 /* A figure of the device, OPGAP_GPU_UNKNOWN when it does not tell. */
 #define ASK(value, function, ...)                                                                                      \
-  (nvml.function != NULL && nvml.function(__VA_ARGS__) == NVML_OK ? (uint64_t)(value) : OPGAP_GPU_UNKNOWN)
+  (nvml.function != NULL && !too_late() && nvml.function(__VA_ARGS__) == NVML_OK ? (uint64_t)(value)                   \
+                                                                                 : OPGAP_GPU_UNKNOWN)
 
 static void sample_use(struct sample *s, void *device)
 {
   struct nvml_utilization percent = {0, 0};
   char name[NVML_NAME_BYTES] = "";
-  if (devices[s->device].name == 0 && nvml.nvmlDeviceGetName != NULL &&
+  if (devices[s->device].name == 0 && nvml.nvmlDeviceGetName != NULL && !too_late() &&
       nvml.nvmlDeviceGetName(device, name, sizeof name) == NVML_OK) {
     name[sizeof name - 1] = '\0';
     devices[s->device].name = opgap_intern(name, strlen(name));
@@ -183,10 +190,10 @@ static bool sample_all(void)
   for (uint32_t i = 0; nvml.works && i < DEVICES; i++) {
     if (!atomic_load_explicit(&devices[i].known, memory_order_acquire))
       continue;
-    if (!devices[i].asked)
+    if (!devices[i].asked && !too_late())
       devices[i].handle = handle_of(devices[i].uuid);
     devices[i].asked = true;
-    if (devices[i].handle != NULL) {
+    if (devices[i].handle != NULL && !too_late()) {
       sample_device(i, devices[i].handle);
       any = true;
     }
@@ -201,7 +208,7 @@ bool opgap_gpu_state_sample(uint64_t now_ns)
     return false;
   /* seq_cst pairs with stop: either it sees us busy, or we see that it has stopped us */
   atomic_store_explicit(&busy, true, memory_order_seq_cst);
-  if (!atomic_load_explicit(&stopped, memory_order_seq_cst))
+  if (!too_late())
     any = sample_all();
   nvml.next_at = now_ns + EVERY_NS;
   atomic_store_explicit(&busy, false, memory_order_release);
