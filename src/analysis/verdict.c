@@ -14,6 +14,7 @@
 #include "analysis/internal.h"
 #include "analysis/ranks.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -338,6 +339,20 @@ static uint64_t mean_op(const struct opgap_summary *s)
   return calls ? ns / calls : 0;
 }
 
+/* Ops and code between them hold time in which the main thread had no CPU.  When that is the largest bottleneck, it
+ * stands before what is said of them. */
+static void put_cpu_first(struct draft *d)
+{
+  static const char *const kinds[] = {"run_queue", "oversubscription", "cgroup_limit", "blocked_outside"};
+  const struct opgap_sum_bottleneck *first = d->v->bottlenecks;
+  for (size_t i = 0; d->v->bottleneck_count > 0 && i < sizeof kinds / sizeof *kinds; i++) {
+    if (strcmp(first->kind, kinds[i]) == 0) {
+      evidence(d, opgap_pool_printf(d->a->pool, "%s.", first->text));
+      remedy(d, first->remedy);
+    }
+  }
+}
+
 static void judge_cpu(struct draft *d, uint64_t total)
 {
   const struct opgap_summary *s = d->a->summary;
@@ -351,6 +366,8 @@ static void judge_cpu(struct draft *d, uint64_t total)
   double ops = share(s->breakdown.class_ns[OPGAP_CLASS_CPU_EXEC] + threads, total);
   double other = share(others - waits - files - threads, total);
   uint64_t mean = mean_op(s);
+  uint64_t off_cpu = s->breakdown.queue_ns + s->breakdown.throttled_ns + s->breakdown.outside_ns;
+  double on_cpu = 1 - fmin(1, share(off_cpu, (uint64_t)((ops + other) * (double)total)));
   if (wait >= 0.05)
     evidence_wait(d, cause, wait, total);
   if (loading >= 0.2 && loading >= communication && loading >= wait) {
@@ -363,12 +380,16 @@ static void judge_cpu(struct draft *d, uint64_t total)
   } else if (wait >= 0.2 && wait >= ops) {
     remedies_wait(d, cause);
   } else if (mean > 0 && (mean < 20000 || other > ops)) {
-    decide(d, OPGAP_BOUND_CPU_DISPATCH, ops + other);
+    decide(d, OPGAP_BOUND_CPU_DISPATCH, (ops + other) * on_cpu);
+    put_cpu_first(d);
     evidence(d, opgap_pool_printf(d->a->pool, "A framework op takes %.1f us on average.", (double)mean / 1e3));
     remedies_dispatch(d);
   } else if (mean > 0) {
-    decide(d, OPGAP_BOUND_CPU_COMPUTE, ops);
+    decide(d, OPGAP_BOUND_CPU_COMPUTE, ops * on_cpu);
+    put_cpu_first(d);
     remedies_compute(d);
+  } else {
+    put_cpu_first(d);
   }
   evidence_top_op(d, OPGAP_OP_TORCH);
   if (loading >= 0.05 && loading < 0.2)
@@ -479,6 +500,24 @@ static void judge_gpu(struct draft *d)
   evidence_brakes(d);
 }
 
+/* The steps counted say little about a run that is mostly start-up: imports, compilation in the first steps. */
+static void evidence_start_up(struct draft *d)
+{
+  const struct opgap_summary *s = d->a->summary;
+  const struct opgap_sum_steps *steps = &s->steps;
+  if (steps->count <= steps->skipped)
+    return;
+  uint64_t until = steps->start_ns[steps->skipped];
+  if (share(until, s->duration_ns) < 0.5)
+    return;
+  evidence(d, opgap_pool_printf(
+                  d->a->pool,
+                  "%.1f %% of the run passed before the steps counted begin: %.3f s until the first step, "
+                  "%.3f s in %zu %s of warm-up.",
+                  100 * share(until, s->duration_ns), (double)steps->start_ns[0] / 1e9,
+                  (double)(until - steps->start_ns[0]) / 1e9, steps->skipped, steps->skipped == 1 ? "step" : "steps"));
+}
+
 /* Without steps: a main thread that waits much for threads that read files waits for data. */
 static void judge_waits(struct draft *d)
 {
@@ -509,6 +548,7 @@ void verdict_finish(struct analysis *a)
   uint64_t total = class_total(s);
   if (total > 0)
     evidence_classes(&d, total);
+  evidence_start_up(&d);
   if (s->has_gpu && s->gpu_count > 0)
     judge_gpu(&d);
   else if (total > 0)

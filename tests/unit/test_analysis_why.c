@@ -754,6 +754,41 @@ START_TEST(test_run_queue)
 }
 END_TEST
 
+/* Ops that had the CPU for a quarter of their time do not hold the run back: the wait for the CPU is told first. */
+START_TEST(test_ops_without_a_cpu)
+{
+  struct rates main_thread = {25, 75, 0};
+  for (uint64_t i = 0; i <= STEPS; i++)
+    fake_op(p, t, 0, 100000 * i + 1000, 100000 * i + 99000, "aten::mm", 0, 0);
+  struct opgap_summary *s = sampled_run(&main_thread, NULL, false);
+  assert_first(s, "run_queue");
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_CPU_COMPUTE);
+  ck_assert_str_eq(s->verdict.confidence, "low"); /* 98 % of the step, a quarter of it on a CPU */
+  ck_assert_ptr_nonnull(
+      strstr(s->verdict.evidence[1], "The main thread waits for a free CPU for ~75.0 % of step time"));
+  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "Stop other programs"));
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* 3 s until the first step, steps of 10 ms behind it. */
+START_TEST(test_mostly_start_up)
+{
+  fake_op(p, t, 0, 0, 100, "aten::ones", 0, 0);
+  fake_step(p, t, 3000000);
+  for (uint64_t i = 0; i < STEPS; i++)
+    fake_step(p, t, 3000000 + 10000 * (i + 1));
+  struct opgap_summary *s = fake_analyse(NULL);
+  uint64_t until = s->steps.start_ns[s->steps.skipped];
+  char sentence[64];
+  snprintf(sentence, sizeof sentence, "%.1f %% of the run passed before",
+           100.0 * (double)until / (double)s->duration_ns);
+  ck_assert_uint_ge(until, 2999 * MS);
+  ck_assert_ptr_nonnull(strstr(s->verdict.evidence[1], sentence));
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_oversubscription)
 {
   struct rates all = {40, 60, 0};
@@ -885,6 +920,8 @@ int main(void)
   tcase_add_test(tests, test_growth_of_live_bytes);
   tcase_add_test(tests, test_no_growth);
   tcase_add_test(tests, test_run_queue);
+  tcase_add_test(tests, test_ops_without_a_cpu);
+  tcase_add_test(tests, test_mostly_start_up);
   tcase_add_test(tests, test_oversubscription);
   tcase_add_test(tests, test_cgroup_limit);
   tcase_add_test(tests, test_blocked_outside_hooks);
