@@ -72,6 +72,7 @@ START_TEST(test_sleep_is_bounded_by_itself)
   ck_assert_uint_eq(bottleneck(s, "compute")->ns, COUNTED * 2500 * US);
   ck_assert_uint_eq(bottleneck(s, "compute")->at_most_ns, OPGAP_UNKNOWN);
   ck_assert_uint_eq(bottleneck(s, "python")->ns, COUNTED * 500 * US);
+  ck_assert_uint_eq(bottleneck(s, "python")->at_most_ns, COUNTED * 1000 * US);
   opgap_summary_free(s);
 }
 END_TEST
