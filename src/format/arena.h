@@ -46,7 +46,7 @@
 
 #define OPGAP_ARENA_MAGIC 0x474e525041475030ull /* "0PGAPRNG" */
 /* To be raised with every change of layout: programs of several builds share /dev/shm. */
-#define OPGAP_ARENA_VERSION 5u
+#define OPGAP_ARENA_VERSION 6u
 
 #define OPGAP_SEGMENT_BYTES (32u * 1024u)
 #define OPGAP_SEGMENT_HEADER 64u
@@ -108,7 +108,8 @@ struct opgap_segment {
   _Atomic uint32_t next; /* index + 1 of the next segment of the chain or of the free list; ordering B, C */
   uint32_t serial;       /* of the owning thread */
   uint64_t base;         /* position of data[0] */
-  uint8_t reserved[OPGAP_SEGMENT_HEADER - 16];
+  uint32_t ticks_high;   /* upper half of the ticks of its short records */
+  uint8_t reserved[OPGAP_SEGMENT_HEADER - 20];
   uint64_t data[OPGAP_SEGMENT_DATA / 8];
 };
 static_assert(sizeof(struct opgap_segment) == OPGAP_SEGMENT_BYTES, "segment");
@@ -168,7 +169,14 @@ static_assert(sizeof(struct opgap_arena) <= OPGAP_ARENA_HEADER_BYTES, "arena hea
  *   word 1   time in ticks (an instant) or start (a span)
  *   word 2   end (spans only)
  *   then the fields of the event in the order of its schema row.
- * Event 0 is padding up to the end of the segment; its status is the number of words skipped, itself included. */
+ * Event 0 is padding up to the end of the segment; its status is the number of words skipped, itself included.
+ *
+ * A short record has two words for a hook's four or five, because what a record costs most is the ring's cache lines:
+ *   word 0   event (16) | words = 2 (8) | depth (8) | lower half of its time in ticks (32)
+ *   word 1   object (48) | value (16)
+ * Status 0; a span's start and end are that time, whose upper half is the segment's. */
+#define OPGAP_SHORT_WORDS 2u
+#define OPGAP_SHORT_OBJECT_BITS 48
 #define OPGAP_WORD0(event, words, depth, status)                                                                       \
   ((uint64_t)(event) | (uint64_t)(words) << 16 | (uint64_t)(depth) << 24 | (uint64_t)(status) << 32)
 

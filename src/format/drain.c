@@ -32,7 +32,7 @@ struct opgap_consumer {
     uint32_t state;
   } seen[MAX_SLOTS]; /* at the beginning of a drain */
   struct opgap_encoder encoder;
-  uint64_t words[OPGAP_ENCODE_MAX_WORDS];
+  uint64_t words[OPGAP_ENCODE_MAX_WORDS]; /* records that are not in a ring */
   uint8_t raw[OPGAP_ENCODE_BUFFER];
   uint8_t stored[sizeof(struct opgap_chunk_header) + OPGAP_ENCODE_BUFFER + OPGAP_ENCODE_BUFFER / 64];
   _Alignas(64) uint8_t workspace[];
@@ -245,22 +245,25 @@ static bool next_segment(struct opgap_arena *arena, struct opgap_thread *slot, s
   }
 }
 
-/* Copies committed words, up to a chunk's worth.  Pieces end where records end: at write_pos or at a segment's end. */
-static size_t collect(struct opgap_consumer *consumer, struct opgap_thread *slot, struct place *at, uint64_t limit)
+/* Gives committed records, up to a chunk's worth, to the encoder.  Pieces end where records end: at write_pos or at a
+ * segment's end.  False: there are none. */
+static bool collect(struct opgap_consumer *consumer, struct opgap_thread *slot, struct place *at, uint64_t limit)
 {
-  size_t count = 0;
+  uint64_t before = at->position;
   while (at->position < limit && at->passed_count < CHUNK_SEGMENTS && next_segment(consumer->arena, slot, at)) {
-    struct opgap_segment *segment = opgap_arena_segment(consumer->arena, at->segment);
+    const struct opgap_segment *segment = opgap_arena_segment(consumer->arena, at->segment);
     uint64_t offset = at->position - segment->base, bytes = limit - at->position;
     if (bytes > OPGAP_SEGMENT_DATA - offset)
       bytes = OPGAP_SEGMENT_DATA - offset;
-    if ((offset | bytes) % 8 || count + bytes / 8 > CHUNK_SEGMENTS * (OPGAP_SEGMENT_DATA / 8))
+    if ((offset | bytes) % 8)
       break;
-    memcpy(consumer->words + count, segment->data + offset / 8, bytes);
-    count += bytes / 8;
-    at->position += bytes;
+    size_t taken = opgap_encode_add(&consumer->encoder, segment->data + offset / 8, bytes / 8, segment->ticks_high,
+                                    CHUNK_SEGMENTS * (OPGAP_SEGMENT_DATA / 8));
+    at->position += taken * 8;
+    if (taken * 8 < bytes)
+      break;
   }
-  return count;
+  return at->position != before;
 }
 
 static size_t add_counters(struct opgap_consumer *consumer, struct opgap_thread *slot, size_t count, uint64_t now_ticks)
@@ -307,10 +310,10 @@ static uint32_t switches_made(const struct opgap_consumer *consumer, const struc
   return made;
 }
 
-static void counters_written(struct opgap_consumer *consumer, struct opgap_thread *slot, size_t from, size_t to)
+static void counters_written(struct opgap_consumer *consumer, struct opgap_thread *slot, size_t end)
 {
   struct opgap_arena *arena = consumer->arena;
-  for (size_t i = from; i + 7 <= to; i += 7)
+  for (size_t i = 0; i + 7 <= end; i += 7)
     for (unsigned k = 0; k < arena->counter_count && k < OPGAP_MAX_COUNTERS; k++)
       if (arena->counter_events[k] == consumer->words[i] >> 32)
         slot->written_calls[k] = consumer->words[i + 2];
@@ -340,11 +343,16 @@ static uint64_t slot_lost(const struct opgap_thread *slot)
   return atomic_load_explicit(&slot->lost, memory_order_relaxed) + slot->nested;
 }
 
+static void begin_records(struct opgap_consumer *consumer, const struct opgap_thread *slot)
+{
+  opgap_encode_begin(&consumer->encoder, slot->kind == OPGAP_STREAM_THREAD ? &consumer->scale : NULL);
+}
+
+/* Writes what was collected since begin_records, and `count` words of consumer->words behind it. */
 static int write_records(struct opgap_consumer *consumer, struct opgap_thread *slot, size_t count, uint64_t position)
 {
-  struct opgap_encoded encoded =
-      opgap_encode_records(&consumer->encoder, consumer->words, count,
-                           slot->kind == OPGAP_STREAM_THREAD ? &consumer->scale : NULL, consumer->raw);
+  opgap_encode_add(&consumer->encoder, consumer->words, count, 0, OPGAP_ENCODE_MAX_WORDS);
+  struct opgap_encoded encoded = opgap_encode_end(&consumer->encoder, consumer->raw);
   consumer->arena->invalid_records += encoded.invalid;
   if (encoded.last_ns > consumer->last_ns)
     consumer->last_ns = encoded.last_ns;
@@ -390,6 +398,7 @@ static int write_base(struct opgap_consumer *consumer, struct opgap_thread *slot
   count = add_counters(consumer, slot, count, slot->kind == OPGAP_STREAM_THREAD ? now.ticks : now.ns);
   memcpy(slot->written_calls, written, sizeof written);
   count += more(slot, consumer->words + count, OPGAP_ENCODE_MAX_WORDS - count);
+  begin_records(consumer, slot);
   return write_records(consumer, slot, count, atomic_load_explicit(&slot->read_pos, memory_order_relaxed));
 }
 
@@ -419,7 +428,8 @@ static void skip_written(struct opgap_consumer *consumer, struct opgap_thread *s
     while (atomic_load_explicit(&slot->read_pos, memory_order_relaxed) < consumer->skip[i].position) {
       struct place at = {.position = atomic_load_explicit(&slot->read_pos, memory_order_relaxed),
                          .segment = slot->consumer_segment};
-      if (collect(consumer, slot, &at, consumer->skip[i].position) == 0)
+      begin_records(consumer, slot); /* to be forgotten */
+      if (!collect(consumer, slot, &at, consumer->skip[i].position))
         break;
       place_reached(consumer, slot, &at);
     }
@@ -435,22 +445,23 @@ static long drain_slot(struct opgap_consumer *consumer, struct opgap_thread *slo
   for (bool more = true; more;) {
     struct place at = {.position = atomic_load_explicit(&slot->read_pos, memory_order_relaxed),
                        .segment = slot->consumer_segment};
-    size_t count = collect(consumer, slot, &at, limit);
-    more = count > 0 && at.position < limit;
-    size_t counters = count;
-    if (!more && (count > 0 || counters_due))
+    begin_records(consumer, slot);
+    bool moved = collect(consumer, slot, &at, limit);
+    more = moved && at.position < limit;
+    size_t count = 0;
+    if (!more && (moved || counters_due))
       count = add_counters(consumer, slot, count, slot->kind == OPGAP_STREAM_THREAD ? now.ticks : now.ns);
     size_t counters_end = count;
     uint32_t switches = more ? control->switches_written : switches_made(consumer, slot);
     count = add_switches(consumer, count, switches);
     if (!more && mode == OPGAP_DRAIN_DEAD)
       count = add_open(consumer, slot, count, now.ticks);
-    if (count == 0)
+    if (!moved && count == 0)
       break;
     int error = write_records(consumer, slot, count, at.position);
     if (error)
       return error;
-    counters_written(consumer, slot, counters, counters_end);
+    counters_written(consumer, slot, counters_end);
     control->switches_written = switches;
     place_reached(consumer, slot, &at);
   }

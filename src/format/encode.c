@@ -7,6 +7,8 @@
 #include <immintrin.h>
 #endif
 
+#include "format/arena.h"
+
 /* Eight tables for eight bytes a step (slicing-by-8): table[k][b] is the checksum of byte b followed by k zero bytes.
  * Made at the first use; two threads that make it at once write the same values. */
 static uint32_t crc_table[8][256];
@@ -96,15 +98,23 @@ uint32_t opgap_crc32(uint32_t crc, const void *data, size_t size)
   return ~table_crc(~crc, p, size);
 }
 
+static void set_event(struct opgap_encoder *encoder, const struct opgap_event *row)
+{
+  unsigned head = row->kind == OPGAP_SPAN ? 3 : 2;
+  encoder->events[row->id] = row;
+  encoder->shapes[row->id] = (struct opgap_record_shape){(uint8_t)(head + row->field_count), (uint8_t)head,
+                                                         (row->flags & OPGAP_EVENT_HOOK) && row->field_count == 2};
+}
+
 void opgap_encoder_init(struct opgap_encoder *encoder, const struct opgap_event *hooks, unsigned hook_count)
 {
   unsigned count;
   const struct opgap_event *builtin = opgap_schema_builtin(&count);
   for (unsigned i = 0; i < count; i++)
-    encoder->events[builtin[i].id] = &builtin[i];
+    set_event(encoder, &builtin[i]);
   for (unsigned i = 0; i < hook_count; i++)
     if (hooks[i].id < OPGAP_MAX_EVENTS)
-      encoder->events[hooks[i].id] = &hooks[i];
+      set_event(encoder, &hooks[i]);
 }
 
 /* Index of a name in this chunk, from 1; 0: none.  The table forgets the last chunk by its epoch. */
@@ -129,80 +139,136 @@ static uint32_t name_index(struct opgap_encoder *encoder, uint64_t id)
   return encoder->name_index[h] = encoder->name_count;
 }
 
-static unsigned record_words(const struct opgap_event *event)
+void opgap_encode_begin(struct opgap_encoder *encoder, const struct opgap_tick_scale *scale)
 {
-  return (event->kind == OPGAP_SPAN ? 3u : 2u) + event->field_count;
+  for (unsigned i = 0; i < encoder->present_count; i++) {
+    unsigned event = encoder->present[i];
+    encoder->of_event[event] = encoder->statuses[event] = 0;
+    encoder->lengths[event] = 0;
+  }
+  encoder->scale = scale ? *scale : (struct opgap_tick_scale){.mult = UINT64_C(1) << 32};
+  encoder->present_count = encoder->count = encoder->records = encoder->invalid = encoder->name_count = 0;
+  encoder->first_ns = UINT64_MAX;
+  encoder->last_ns = encoder->end_ns = 0;
+  encoder->event_end = encoder->event_column;
+  encoder->depth_end = encoder->depth_column;
+  encoder->end_end = encoder->end_column;
+  encoder->epoch++;
 }
 
-/* Sorts the records by event and checks them.  Returns how many are valid. */
-static uint32_t index_records(struct opgap_encoder *encoder, const uint64_t *words, size_t count, uint32_t *invalid,
-                              unsigned *present)
+/* Writes a record out in full, times in ns.  Returns the time of its end. */
+static inline uint64_t unfold(struct opgap_encoder *encoder, const struct opgap_record_shape *shape, uint64_t *to,
+                              uint64_t word0, const uint64_t *w, uint32_t ticks_high)
 {
-  uint32_t records = 0;
-  *present = 0;
-  for (size_t i = 0; i < count;) {
-    uint32_t event = words[i] & 0xffff, size = words[i] >> 16 & 0xff;
+  const struct opgap_tick_scale *scale = &encoder->scale;
+  unsigned event = word0 & 0xffff;
+  if ((word0 >> 16 & 0xff) != shape->words) { /* a short one */
+    uint64_t time = opgap_scale(scale, (uint64_t)ticks_high << 32 | word0 >> 32);
+    to[0] = word0 & UINT32_MAX;
+    to[1] = to[2] = time;
+    to[shape->head] = w[1] & ((UINT64_C(1) << OPGAP_SHORT_OBJECT_BITS) - 1);
+    to[shape->head + 1] = w[1] >> OPGAP_SHORT_OBJECT_BITS;
+    if (time < encoder->first_ns)
+      encoder->first_ns = time;
+    return time;
+  }
+  uint64_t start = opgap_scale(scale, w[1]), end = start;
+  to[0] = word0;
+  to[1] = start;
+  unsigned i = 2;
+  if (shape->head == 3) {
+    to[2] = end = opgap_scale(scale, w[2]);
+    encoder->lengths[event] |= end - start;
+    i = 3;
+  }
+  for (; i < shape->words; i++)
+    to[i] = w[i];
+  encoder->statuses[event] |= (uint32_t)(word0 >> 32);
+  if (start < encoder->first_ns)
+    encoder->first_ns = start;
+  return end;
+}
+
+size_t opgap_encode_add(struct opgap_encoder *encoder, const uint64_t *words, size_t count, uint32_t ticks_high,
+                        size_t limit)
+{
+  size_t i = 0;
+  while (i < count) {
+    /* once: a living program's ring, read from outside, may change meanwhile */
+    uint64_t word0 = __atomic_load_n(&words[i], __ATOMIC_RELAXED);
+    uint32_t event = word0 & 0xffff, size = word0 >> 16 & 0xff;
     if (event == 0) { /* padding up to the end of a segment; its status says how much */
-      i += words[i] >> 32 ? words[i] >> 32 : 1;
+      i += word0 >> 32 ? word0 >> 32 : 1;
       continue;
     }
     if (size == 0 || i + size > count) {
-      ++*invalid; /* the rest cannot be told apart any more */
-      break;
+      encoder->invalid++; /* the rest cannot be told apart any more */
+      return count;
     }
-    const struct opgap_event *row = event < OPGAP_MAX_EVENTS ? encoder->events[event] : NULL;
-    if (row == NULL || size != record_words(row)) {
-      ++*invalid;
-    } else {
-      encoder->at[records] = (uint32_t)i;
-      encoder->next[records] = UINT32_MAX;
-      if (encoder->head[event] == UINT32_MAX) {
-        encoder->head[event] = records;
-        encoder->present[(*present)++] = (uint16_t)event;
-      } else {
-        encoder->next[encoder->tail[event]] = records;
-      }
-      encoder->tail[event] = records++;
+    const struct opgap_record_shape *shape = event < OPGAP_MAX_EVENTS ? &encoder->shapes[event] : encoder->shapes;
+    if (shape->words == 0 || (size != shape->words && !(size == OPGAP_SHORT_WORDS && shape->may_be_short))) {
+      encoder->invalid++;
+      i += size;
+      continue;
     }
+    if (encoder->count + shape->words > limit)
+      return i;
+    uint64_t end = unfold(encoder, shape, encoder->words + encoder->count, word0, words + i, ticks_high);
+    if (encoder->of_event[event]++ == 0)
+      encoder->present[encoder->present_count++] = (uint16_t)event;
+    encoder->at[encoder->records++] = (uint16_t)encoder->count;
+    encoder->count += shape->words;
+    encoder->event_end = opgap_put_varint(encoder->event_end, event);
+    encoder->depth_end = opgap_put_varint(encoder->depth_end, word0 >> 24 & 0xff);
+    encoder->end_end = opgap_put_varint(encoder->end_end, opgap_zigzag(end - encoder->end_ns));
+    encoder->end_ns = end;
+    if (end > encoder->last_ns)
+      encoder->last_ns = end;
     i += size;
   }
-  return records;
+  return count;
 }
 
-static uint64_t time_of(const struct opgap_tick_scale *scale, uint64_t time)
+/* Puts the records in the order of their events, and each event's in theirs. */
+static void sort_by_event(struct opgap_encoder *encoder)
 {
-  return scale ? opgap_scale(scale, time) : time;
-}
-
-static uint64_t end_of(const struct opgap_encoder *encoder, const uint64_t *w, const struct opgap_tick_scale *scale)
-{
-  bool span = encoder->events[w[0] & 0xffff]->kind == OPGAP_SPAN;
-  return time_of(scale, span ? w[2] : w[1]);
+  uint32_t next[OPGAP_MAX_EVENTS], place = 0; /* only those of `present` are used */
+  for (unsigned i = 0; i < encoder->present_count; i++) {
+    next[encoder->present[i]] = place;
+    place += encoder->of_event[encoder->present[i]];
+  }
+  for (uint32_t r = 0; r < encoder->records; r++)
+    encoder->order[next[encoder->words[encoder->at[r]] & 0xffff]++] = encoder->at[r];
 }
 
 /* One column of an event's records: `value` of each, with its words at w.  What kind of column it is, is asked once and
  * not for each record. */
 #define EACH_RECORD(value)                                                                                             \
-  for (uint32_t r = encoder->head[event]; r != UINT32_MAX; r = encoder->next[r]) {                                     \
-    const uint64_t *w = words + encoder->at[r];                                                                        \
+  for (uint32_t r = 0; r < count; r++) {                                                                               \
+    const uint64_t *w = encoder->words + order[r];                                                                     \
     out = opgap_put_varint(out, value);                                                                                \
   }
 
-static uint8_t *put_event_column(struct opgap_encoder *encoder, const uint64_t *words, unsigned event, unsigned column,
-                                 const struct opgap_tick_scale *scale, uint8_t *out)
+static uint8_t *put_event_column(struct opgap_encoder *encoder, unsigned event, const uint16_t *order, unsigned column,
+                                 uint8_t *out)
 {
-  const struct opgap_event *row = encoder->events[event];
+  uint32_t count = encoder->of_event[event];
+  if ((column == OPGAP_COLUMN_DURATION && encoder->lengths[event] == 0) ||
+      (column == OPGAP_COLUMN_STATUS && encoder->statuses[event] == 0)) {
+    memset(out, 0, count);
+    return out + count;
+  }
   if (column == OPGAP_COLUMN_DURATION) {
-    EACH_RECORD(opgap_zigzag(time_of(scale, w[2]) - time_of(scale, w[1])))
+    EACH_RECORD(opgap_zigzag(w[2] - w[1]))
     return out;
   }
   if (column == OPGAP_COLUMN_STATUS) {
     EACH_RECORD(w[0] >> 32)
     return out;
   }
-  unsigned field = column - OPGAP_COLUMN_FIELD, word = (row->kind == OPGAP_SPAN ? 3 : 2) + field;
+  unsigned field = column - OPGAP_COLUMN_FIELD, word = encoder->shapes[event].head + field;
   uint64_t previous = 0, delta;
-  switch (row->fields[field].coding) {
+  switch (encoder->events[event]->fields[field].coding) {
   case OPGAP_NAME:
     EACH_RECORD(name_index(encoder, w[word]))
     return out;
@@ -215,32 +281,21 @@ static uint8_t *put_event_column(struct opgap_encoder *encoder, const uint64_t *
   }
 }
 
-static uint8_t *put_common_columns(struct opgap_encoder *encoder, const uint64_t *words, uint32_t records,
-                                   const struct opgap_tick_scale *scale, struct opgap_column_entry *entry, uint8_t *out,
-                                   struct opgap_encoded *result)
+/* The columns that add has coded. */
+static uint8_t *put_common_columns(const struct opgap_encoder *encoder, struct opgap_column_entry *entry, uint8_t *out)
 {
-  uint8_t *begin = out;
-  for (uint32_t r = 0; r < records; r++)
-    out = opgap_put_varint(out, words[encoder->at[r]] & 0xffff);
-  entry[0] = (struct opgap_column_entry){0, OPGAP_COLUMN_EVENT, (uint32_t)(out - begin)};
-  begin = out;
-  for (uint32_t r = 0; r < records; r++)
-    out = opgap_put_varint(out, words[encoder->at[r]] >> 24 & 0xff);
-  entry[1] = (struct opgap_column_entry){0, OPGAP_COLUMN_DEPTH, (uint32_t)(out - begin)};
-  begin = out;
-  uint64_t previous = 0;
-  result->first_ns = UINT64_MAX;
-  for (uint32_t r = 0; r < records; r++) {
-    const uint64_t *w = words + encoder->at[r];
-    uint64_t end = end_of(encoder, w, scale), start = time_of(scale, w[1]);
-    out = opgap_put_varint(out, opgap_zigzag(end - previous));
-    previous = end;
-    if (start < result->first_ns)
-      result->first_ns = start;
-    if (end > result->last_ns)
-      result->last_ns = end;
+  const struct {
+    unsigned column;
+    const uint8_t *begin, *end;
+  } columns[] = {{OPGAP_COLUMN_EVENT, encoder->event_column, encoder->event_end},
+                 {OPGAP_COLUMN_DEPTH, encoder->depth_column, encoder->depth_end},
+                 {OPGAP_COLUMN_END, encoder->end_column, encoder->end_end}};
+  for (unsigned i = 0; i < sizeof columns / sizeof *columns; i++) {
+    size_t bytes = (size_t)(columns[i].end - columns[i].begin);
+    memcpy(out, columns[i].begin, bytes);
+    out += bytes;
+    entry[i] = (struct opgap_column_entry){0, (uint16_t)columns[i].column, (uint32_t)bytes};
   }
-  entry[2] = (struct opgap_column_entry){0, OPGAP_COLUMN_END, (uint32_t)(out - begin)};
   return out;
 }
 
@@ -263,40 +318,39 @@ static uint8_t *put_names(const struct opgap_encoder *encoder, uint8_t *out)
   return out;
 }
 
-struct opgap_encoded opgap_encode_records(struct opgap_encoder *encoder, const uint64_t *words, size_t count,
-                                          const struct opgap_tick_scale *scale, uint8_t *out)
+struct opgap_encoded opgap_encode_end(struct opgap_encoder *encoder, uint8_t *out)
 {
-  struct opgap_encoded result = {0};
-  unsigned present, columns = 3, column = 3;
-  memset(encoder->head, 0xff, sizeof encoder->head);
-  encoder->epoch++;
-  encoder->name_count = 0;
-  result.records = index_records(encoder, words, count, &result.invalid, &present);
-  for (unsigned i = 0; i < present; i++) {
+  struct opgap_encoded result = {.records = encoder->records,
+                                 .invalid = encoder->invalid,
+                                 .first_ns = encoder->records ? encoder->first_ns : 0,
+                                 .last_ns = encoder->last_ns};
+  unsigned columns = 3, column = 3;
+  for (unsigned i = 0; i < encoder->present_count; i++) {
     const struct opgap_event *row = encoder->events[encoder->present[i]];
     columns += (row->kind == OPGAP_SPAN) + 1u + row->field_count;
   }
-  uint8_t *at = opgap_put_varint(out, result.records);
+  uint8_t *at = opgap_put_varint(out, encoder->records);
   at = opgap_put_varint(at, columns);
   struct opgap_column_entry entry, common[3];
   uint8_t *directory = at;
   at += columns * sizeof entry;
-  at = put_common_columns(encoder, words, result.records, scale, common, at, &result);
+  at = put_common_columns(encoder, common, at);
   memcpy(directory, common, sizeof common);
-  for (unsigned i = 0; i < present; i++) {
+  sort_by_event(encoder);
+  const uint16_t *order = encoder->order;
+  for (unsigned i = 0; i < encoder->present_count; i++) {
     unsigned event = encoder->present[i];
     const struct opgap_event *row = encoder->events[event];
     for (unsigned c = row->kind == OPGAP_SPAN ? 0 : 1; c < 2u + row->field_count; c++) {
       uint8_t *begin = at;
-      at = put_event_column(encoder, words, event, c, scale, at);
+      at = put_event_column(encoder, event, order, c, at);
       entry = (struct opgap_column_entry){(uint16_t)event, (uint16_t)c, (uint32_t)(at - begin)};
       memcpy(directory + column++ * sizeof entry, &entry, sizeof entry);
     }
+    order += encoder->of_event[event];
   }
   at = put_names(encoder, at);
   result.bytes = (size_t)(at - out);
-  if (result.records == 0)
-    result.first_ns = 0;
   return result;
 }
 

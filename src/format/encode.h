@@ -1,5 +1,9 @@
 /* Encoding: records in ring form -> the payload of a RECORDS chunk; keys, values and the schema -> their payloads.
  *
+ * A chunk   begin; add, as often as there are pieces of ring; end.  add checks each record, writes it out in full with
+ *           its times in ns (`words`, which fit the second-level cache), and codes the columns that all events have;
+ * end puts the records in the order of their events and codes each event's columns, one after the other.
+ *
  * Context   The consumer of the rings (flusher, leaving thread, recovery).  Pure functions over buffers: no allocation,
  *           no system call, no errno.
  * Ownership The caller's.  One encoder serves one consumer at a time.
@@ -7,6 +11,7 @@
 #ifndef OPGAP_FORMAT_ENCODE_H
 #define OPGAP_FORMAT_ENCODE_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,18 +34,40 @@ static inline uint64_t opgap_scale(const struct opgap_tick_scale *scale, uint64_
   return scale->ns0 + (uint64_t)(((__int128)(int64_t)(ticks - scale->ticks0) * (__int128)scale->mult) >> 32);
 }
 
+#define OPGAP_ENCODE_MAX_RECORDS (OPGAP_ENCODE_MAX_WORDS / 2)
+
+/* The size of an event's records in words: 0: unknown, its records are invalid. */
+struct opgap_record_shape {
+  uint8_t words, head; /* head: before the fields, 3 for a span */
+  bool may_be_short;   /* arena.h */
+};
+
 /* What an encoder needs to know of events and names. */
 struct opgap_encoder {
-  const struct opgap_event *events[OPGAP_MAX_EVENTS];                /* by id; NULL: unknown, its records are invalid */
+  const struct opgap_event *events[OPGAP_MAX_EVENTS]; /* by id; NULL: unknown */
+  struct opgap_record_shape shapes[OPGAP_MAX_EVENTS];
   const char *(*name)(void *context, uint32_t id, uint32_t *length); /* NULL: lost */
   void *name_context;
-  /* scratch */
+  /* the chunk in the making */
+  struct opgap_tick_scale scale;
+  uint64_t first_ns, last_ns, end_ns; /* of all records; of the latest one */
+  uint32_t count, records, invalid;   /* count: of words */
+  unsigned present_count;
+  uint16_t present[OPGAP_MAX_EVENTS];       /* events, in the order in which they came */
+  uint32_t of_event[OPGAP_MAX_EVENTS];      /* records */
+  uint32_t statuses[OPGAP_MAX_EVENTS];      /* all statuses, or-ed: 0: the column is 0 */
+  uint64_t lengths[OPGAP_MAX_EVENTS];       /* likewise of durations */
+  uint16_t at[OPGAP_ENCODE_MAX_RECORDS];    /* word offset of each record */
+  uint16_t order[OPGAP_ENCODE_MAX_RECORDS]; /* the same, event by event */
+  uint64_t words[OPGAP_ENCODE_MAX_WORDS];
+  uint8_t event_column[2 * OPGAP_ENCODE_MAX_RECORDS], depth_column[2 * OPGAP_ENCODE_MAX_RECORDS];
+  uint8_t end_column[10 * OPGAP_ENCODE_MAX_RECORDS];
+  uint8_t *event_end, *depth_end, *end_end;
   uint32_t name_keys[16384], name_index[16384], name_epoch[16384], epoch;
   uint32_t names[8192], name_count;
-  uint32_t at[OPGAP_ENCODE_MAX_WORDS / 2]; /* word offset of each valid record */
-  uint32_t next[OPGAP_ENCODE_MAX_WORDS / 2], head[OPGAP_MAX_EVENTS], tail[OPGAP_MAX_EVENTS];
-  uint16_t present[OPGAP_MAX_EVENTS];
 };
+static_assert(OPGAP_ENCODE_MAX_WORDS <= UINT16_MAX + 1, "a word's offset");
+static_assert(OPGAP_MAX_EVENTS <= 1 << 14, "an event id's varint");
 
 struct opgap_encoded {
   size_t bytes;     /* of the payload */
@@ -51,9 +78,14 @@ struct opgap_encoded {
 
 void opgap_encoder_init(struct opgap_encoder *encoder, const struct opgap_event *hooks, unsigned hook_count);
 
-/* Encodes `count` words of ring records into out (OPGAP_ENCODE_BUFFER bytes).  scale: NULL when times are ns. */
-struct opgap_encoded opgap_encode_records(struct opgap_encoder *encoder, const uint64_t *words, size_t count,
-                                          const struct opgap_tick_scale *scale, uint8_t *out);
+/* Begins a chunk.  scale: NULL when times are ns. */
+void opgap_encode_begin(struct opgap_encoder *encoder, const struct opgap_tick_scale *scale);
+/* Adds the records of `count` words.  ticks_high: of the segment that they lie in, for short records.  Returns how many
+ * words it took: fewer than `count` when the chunk has `limit` words (OPGAP_ENCODE_MAX_WORDS at most). */
+size_t opgap_encode_add(struct opgap_encoder *encoder, const uint64_t *words, size_t count, uint32_t ticks_high,
+                        size_t limit);
+/* Writes the chunk's payload to out (OPGAP_ENCODE_BUFFER bytes). */
+struct opgap_encoded opgap_encode_end(struct opgap_encoder *encoder, uint8_t *out);
 
 /* Keys and values: appends one pair; returns the new end, or `at` unchanged when it does not fit before `end`. */
 uint8_t *opgap_encode_pair(uint8_t *at, const uint8_t *end, const char *key, const char *value, size_t length);

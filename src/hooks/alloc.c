@@ -8,7 +8,7 @@
 
 #include <malloc.h>
 
-size_t opgap_alloc_threshold, opgap_alloc_large;
+size_t opgap_alloc_threshold, opgap_alloc_large, opgap_alloc_events;
 
 /* ---- before the real functions can be found ---- */
 
@@ -101,9 +101,6 @@ static inline __attribute__((always_inline)) void note_event(struct opgap_thread
   opgap_span(cell, id, at, at, OPGAP_ADDRESS(block), value, status);
 }
 
-/* With OPGAP_ALLOC=events a small allocation is counted, made and recorded, with one stamp behind it. */
-#define RECORDS_EVENTS(thread, size) (opgap_alloc_threshold == 0 && (thread) != NULL && (size) < opgap_alloc_large)
-
 /* The counted call gave no block: its bytes, counted before it, are taken back. */
 OPGAP_COLD void *note_failed(unsigned counter, size_t size)
 {
@@ -137,6 +134,26 @@ OPGAP_COLD void *note_alloc(unsigned id, unsigned counter, uint64_t start, void 
   return block;
 }
 
+/* What an allocation with OPGAP_ALLOC=events became, if it failed or its record is not short.  Keeps errno. */
+OPGAP_COLD void *note_long_event(struct opgap_thread *thread, unsigned id, unsigned counter, void *block, size_t size)
+{
+  if (block == NULL)
+    note_failed(counter, size);
+  note_event(thread, id, opgap_ticks(), block, asked(block, size), block ? 0 : ENOMEM);
+  return block;
+}
+
+/* A small allocation with OPGAP_ALLOC=events was counted and made: it is recorded, with one stamp. */
+static inline __attribute__((always_inline)) void *note_short_event(struct opgap_thread *thread, unsigned id,
+                                                                    unsigned counter, void *block, size_t size)
+{
+  struct opgap_cell *cell = opgap_cell; /* as in opgap_hook_record */
+  if (opgap_unlikely(block == NULL || cell == NULL || cell->thread != thread ||
+                     !opgap_short_record(cell, thread, id, OPGAP_ADDRESS(block), size)))
+    return note_long_event(thread, id, counter, block, size);
+  return block;
+}
+
 /* The call is to be timed or recorded. */
 static inline bool is_special(const struct opgap_thread *thread, unsigned counter, size_t size)
 {
@@ -144,7 +161,9 @@ static inline bool is_special(const struct opgap_thread *thread, unsigned counte
 }
 
 /* The shape of every allocating hook, from `params` with `args`.  `size`: what is asked for.  The common way counts,
- * calls, and tests the result; everything else is out of line. */
+ * calls, and tests the result; everything else is out of line.  `event` has the thread from it: looking it up again
+ * would cost as much as the record. */
+#define JUST(...) __VA_ARGS__
 #define ALLOC_HOOK(name, params, args, alignment, size)                                                                \
   OPGAP_COLD void *name##_slow params                                                                                  \
   {                                                                                                                    \
@@ -160,23 +179,19 @@ static inline bool is_special(const struct opgap_thread *thread, unsigned counte
     void *block = opgap_real.name args;                                                                                \
     return note_alloc(OPGAP_HOOK_ID_##name, OPGAP_COUNTER_##name, start, block, size);                                 \
   }                                                                                                                    \
-  static __attribute__((noinline)) void *name##_event params                                                           \
+  static __attribute__((noinline)) void *name##_event(JUST params, struct opgap_thread *thread)                        \
   {                                                                                                                    \
-    struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);                                                             \
-    if (opgap_unlikely(!RECORDS_EVENTS(thread, size)))                                                                 \
+    if (opgap_unlikely(thread == NULL || (size) >= opgap_alloc_events))                                                \
       return name##_slow args;                                                                                         \
     opgap_count(thread, OPGAP_COUNTER_##name, size);                                                                   \
     void *block = opgap_real.name args;                                                                                \
-    if (opgap_unlikely(block == NULL))                                                                                 \
-      note_failed(OPGAP_COUNTER_##name, size);                                                                         \
-    note_event(thread, OPGAP_HOOK_ID_##name, opgap_ticks(), block, asked(block, size), block ? 0 : ENOMEM);            \
-    return block;                                                                                                      \
+    return note_short_event(thread, OPGAP_HOOK_ID_##name, OPGAP_COUNTER_##name, block, size);                          \
   }                                                                                                                    \
   OPGAP_EXPORT void *name params                                                                                       \
   {                                                                                                                    \
     struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);                                                             \
     if (opgap_unlikely(thread == NULL || is_special(thread, OPGAP_COUNTER_##name, size)))                              \
-      return name##_event args;                                                                                        \
+      return name##_event(JUST args, thread);                                                                          \
     opgap_count(thread, OPGAP_COUNTER_##name, size);                                                                   \
     void *block = opgap_real.name args;                                                                                \
     return opgap_likely(block != NULL) ? block : note_failed(OPGAP_COUNTER_##name, size);                              \
@@ -250,24 +265,29 @@ OPGAP_COLD void free_slow(void *block)
   opgap_real.free(block);
 }
 
-static __attribute__((noinline)) void free_event(void *block)
+OPGAP_COLD void note_long_free(struct opgap_thread *thread, const void *block)
 {
-  struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);
-  if (opgap_unlikely(thread == NULL || block == NULL || is_bootstrap(block) || opgap_alloc_threshold != 0)) {
-    free_slow(block);
-    return;
-  }
+  opgap_point(thread, OPGAP_HOOK_ID_free, OPGAP_ADDRESS(block), 0, 0);
+}
+
+static __attribute__((noinline)) void free_event(void *block, struct opgap_thread *thread)
+{
   thread->counters[OPGAP_COUNTER_free].calls++;
   /* before the call: afterwards another thread can get the block */
-  opgap_point(thread, OPGAP_HOOK_ID_free, OPGAP_ADDRESS(block), 0, 0);
+  if (opgap_unlikely(!opgap_short_record(opgap_cell, thread, OPGAP_HOOK_ID_free, OPGAP_ADDRESS(block), 0)))
+    note_long_free(thread, block);
   opgap_real.free(block);
 }
 
 OPGAP_EXPORT void free(void *block)
 {
   struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);
-  if (opgap_unlikely(thread == NULL || block == NULL || is_bootstrap(block) || opgap_alloc_threshold == 0)) {
-    free_event(block);
+  if (opgap_unlikely(thread == NULL || block == NULL || is_bootstrap(block))) {
+    free_slow(block);
+    return;
+  }
+  if (opgap_unlikely(opgap_alloc_threshold == 0)) {
+    free_event(block, thread);
     return;
   }
   thread->counters[OPGAP_COUNTER_free].calls++;

@@ -171,6 +171,7 @@ uint32_t opgap_selected_name(int limit, const fd_set *readers, const fd_set *wri
 
 extern size_t opgap_alloc_threshold OPGAP_HIDDEN; /* 0: every allocation is recorded */
 extern size_t opgap_alloc_large OPGAP_HIDDEN;     /* from here on each is a span */
+extern size_t opgap_alloc_events OPGAP_HIDDEN;    /* that, where every allocation is recorded, else 0 */
 extern size_t opgap_copy_threshold OPGAP_HIDDEN;
 /* The real functions, or byte loops before they are bound. */
 void *opgap_real_memmove(void *to, const void *from, size_t size) OPGAP_HIDDEN;

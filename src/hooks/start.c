@@ -31,6 +31,7 @@ bool opgap_hooks_session_begins(void)
     return false;
   opgap_alloc_threshold = opgap_settings->alloc_events ? 0 : opgap_settings->min_alloc;
   opgap_alloc_large = opgap_settings->min_alloc;
+  opgap_alloc_events = opgap_settings->alloc_events ? opgap_settings->min_alloc : 0;
   opgap_copy_threshold = opgap_settings->min_copy;
   opgap_thread_prepare();
   return true;

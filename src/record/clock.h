@@ -15,7 +15,7 @@
 
 #include "format/arena.h"
 
-extern bool opgap_clock_tsc; /* ticks come from the counter */
+extern bool opgap_clock_tsc __attribute__((visibility("hidden"))); /* ticks come from the counter */
 
 static inline uint64_t opgap_clock_ns(void)
 {

@@ -40,7 +40,7 @@ enum opgap_group {
   OPGAP_GROUP_nvtx = 1 << 9,
   OPGAP_GROUP_cudart = OPGAP_GROUP_cuda, /* CUDA calls, which CUPTI may record instead: cuda_calls.h */
 };
-extern uint32_t opgap_active;
+extern uint32_t opgap_active __attribute__((visibility("hidden")));
 
 struct opgap_cell {
   struct opgap_thread *thread; /* NULL: slow path */
@@ -48,9 +48,10 @@ struct opgap_cell {
   uint64_t bias;               /* position of an address: (uint64_t)address + bias */
   uint32_t busy;               /* a record is being written on this thread */
   uint32_t lost_since;         /* not yet announced by a LOST record */
+  uint32_t ticks_high;         /* of the current segment */
   uint64_t lost_start;
 };
-extern __thread struct opgap_cell *opgap_cell __attribute__((tls_model("initial-exec")));
+extern __thread struct opgap_cell *opgap_cell __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /* Slow path of opgap_self: first call on a thread or in a forked child. */
 struct opgap_thread *opgap_self_slow(void);
@@ -158,6 +159,35 @@ static inline void opgap_point(struct opgap_thread *thread, unsigned event, uint
   w[2] = object;
   w[3] = value;
   opgap_commit(cell, w + 4);
+}
+
+/* The same, now, of a hook whose status is 0, in two words (arena.h).  False: it does not fit, or there is no room at
+ * once; nothing is recorded then. */
+static inline __attribute__((always_inline)) bool opgap_short_record(struct opgap_cell *cell,
+                                                                     const struct opgap_thread *thread, unsigned event,
+                                                                     uint64_t object, uint64_t value)
+{
+#if defined(__x86_64__)
+  if (opgap_unlikely(cell->busy || !opgap_clock_tsc || object >> OPGAP_SHORT_OBJECT_BITS ||
+                     value >> (64 - OPGAP_SHORT_OBJECT_BITS)))
+    return false;
+  cell->busy = 1;
+  atomic_signal_fence(memory_order_seq_cst);
+  uint64_t *w = cell->write;
+  uint32_t low, high;
+  __asm__ volatile("rdtsc" : "=a"(low), "=d"(high)); /* the built-in puts both halves together */
+  if (opgap_unlikely(w + OPGAP_SHORT_WORDS > cell->limit || high != cell->ticks_high)) {
+    cell->busy = 0;
+    return false;
+  }
+  w[0] = OPGAP_WORD0(event, OPGAP_SHORT_WORDS, thread->depth, low);
+  w[1] = object | value << OPGAP_SHORT_OBJECT_BITS;
+  opgap_commit(cell, w + OPGAP_SHORT_WORDS);
+  return true;
+#else
+  (void)cell, (void)thread, (void)event, (void)object, (void)value;
+  return false;
+#endif
 }
 
 /* Any event by its schema row (not for the hottest): ticks are converted by the flusher.  `end` is ignored for

@@ -212,6 +212,7 @@ uint64_t *opgap_reserve_slow(struct opgap_cell *cell, unsigned words)
   uint64_t base = 0;
   atomic_store_explicit(&segment->next, 0, memory_order_relaxed);
   segment->serial = thread->serial;
+  segment->ticks_high = cell->ticks_high = (uint32_t)(opgap_ticks() >> 32);
   if (cell->limit == NULL) {
     segment->base = 0;
     atomic_store_explicit(&thread->first_segment, index, memory_order_release); /* B */

@@ -12,8 +12,8 @@ import subprocess
 import tempfile
 
 KINDS = [  # title, loop, iterations, bytes of its records in the ring (of one iteration, records of one iteration)
-    ("malloc, free as events", "malloc_free", 3000000, 72, 2),
-    ("the same, a third of the rate", "malloc_free_third", 3000000, 72, 2),
+    ("malloc, free as events", "malloc_free", 3000000, 32, 2),
+    ("the same, a third of the rate", "malloc_free_third", 3000000, 32, 2),
     ("read", "read_1", 500000, 40, 1),
     ("framework op", "torch_op", 1000000, 72, 1),
     ("user range", "range", 1000000, 72, 1),

@@ -94,7 +94,9 @@ static void flush_stream(struct stream *s)
 {
   if (s->count == 0)
     return;
-  struct opgap_encoded encoded = opgap_encode_records(&encoder, s->words, s->count, NULL, raw);
+  opgap_encode_begin(&encoder, NULL);
+  opgap_encode_add(&encoder, s->words, s->count, 0, OPGAP_ENCODE_MAX_WORDS);
+  struct opgap_encoded encoded = opgap_encode_end(&encoder, raw);
   struct opgap_chunk_header header = {.type = OPGAP_CHUNK_RECORDS,
                                       .serial = s->serial,
                                       .kind = OPGAP_STREAM_THREAD,

@@ -83,14 +83,29 @@ int model_gettid(void)
   return model_self() < 0 ? setup_tid : (int)tids[model_self()];
 }
 
-struct opgap_encoded model_encode(struct opgap_encoder *encoder, const uint64_t *words, size_t count,
-                                  const struct opgap_tick_scale *scale, uint8_t *out)
+void model_encode_begin(struct opgap_encoder *encoder, const struct opgap_tick_scale *scale)
 {
-  (void)encoder;
   (void)scale;
-  memcpy(out, words, count * sizeof *words);
-  struct opgap_encoded encoded = {.bytes = count * sizeof *words};
-  for (size_t i = 0; i < count; encoded.records++) {
+  encoder->count = 0;
+}
+
+size_t model_encode_add(struct opgap_encoder *encoder, const uint64_t *words, size_t count, uint32_t ticks_high,
+                        size_t limit)
+{
+  (void)ticks_high;
+  if (encoder->count + count > limit)
+    abort(); /* three segments always fit */
+  model_memcpy(encoder->words + encoder->count, words, count * sizeof *words);
+  encoder->count += (uint32_t)count;
+  return count;
+}
+
+struct opgap_encoded model_encode_end(struct opgap_encoder *encoder, uint8_t *out)
+{
+  const uint64_t *words = encoder->words;
+  memcpy(out, words, encoder->count * sizeof *words);
+  struct opgap_encoded encoded = {.bytes = encoder->count * sizeof *words};
+  for (size_t i = 0; i < encoder->count; encoded.records++) {
     size_t length = words[i] & 0xffff ? words[i] >> 16 & 0xff : words[i] >> 32;
     if (length == 0)
       model_fail("a record of no words was read");

@@ -516,6 +516,157 @@ START_TEST(loss_is_counted)
 }
 END_TEST
 
+/* ---- short records ---- */
+
+#define SHORT_ROUNDS 20000u /* chunks end inside a segment: what a chunk holds in full, it holds short in less */
+#define OBJECT_LIMIT (UINT64_C(1) << 48)
+#define VALUE_LIMIT (UINT64_C(1) << 16)
+
+struct short_case {
+  unsigned event;
+  uint64_t object, value;
+  bool fits;
+};
+static const struct short_case short_cases[] = {
+    {EV_CALL, OBJECT_LIMIT - 1, VALUE_LIMIT - 1, true},
+    {EV_FREED, OBJECT_LIMIT - 16, 0, true},
+    {EV_CALL, OBJECT_LIMIT, 1, false},
+    {EV_CALL, 16, VALUE_LIMIT, false},
+    {EV_FREED, UINT64_MAX, 0, false},
+    {EV_FREED, 16, UINT64_MAX, false},
+    {EV_COUNTED, 0, 0, true},
+};
+#define SHORT_CASES (sizeof short_cases / sizeof *short_cases)
+
+/* As a hook does it: short if it fits, else in full.  Says whether it was what it should be; a segment's first record
+ * is in full, and so are all without the processor's counter. */
+static bool record_case(const struct short_case *one)
+{
+  struct opgap_thread *thread = opgap_self();
+  struct opgap_cell *cell = opgap_cell;
+  uint64_t before = thread->write_pos;
+  bool fits = one->fits && opgap_clock_tsc && cell->limit != NULL && cell->write + OPGAP_SHORT_WORDS <= cell->limit &&
+              cell->ticks_high == opgap_ticks() >> 32;
+  if (opgap_short_record(cell, thread, one->event, one->object, one->value))
+    return fits && thread->write_pos == before + 16 && cell->busy == 0;
+  if (thread->write_pos != before || cell->busy != 0)
+    return false;
+  uint64_t now = opgap_ticks();
+  if (one->event == EV_CALL)
+    opgap_span(cell, one->event, now, now, one->object, one->value, 0);
+  else
+    opgap_point(thread, one->event, one->object, one->value, 0);
+  return !fits || cell->ticks_high != now >> 32; /* that half may have turned over since it was asked */
+}
+
+static void body_short(void)
+{
+  start();
+  brackets[0][0] = monotonic_ns();
+  for (unsigned i = 0; i < SHORT_ROUNDS; i++) {
+    opgap_self()->depth = i % 200;
+    for (unsigned k = 0; k < SHORT_CASES; k++)
+      if (!record_case(&short_cases[k]))
+        _exit(1);
+  }
+  /* another upper half of the time than the segment's: in full; busy: counted as nested, not recorded */
+  struct opgap_thread *thread = opgap_self();
+  struct opgap_cell *cell = opgap_cell;
+  thread->depth = 0;
+  uint64_t before = thread->write_pos;
+  cell->ticks_high ^= 1;
+  if (opgap_short_record(cell, thread, EV_CALL, 1, 1) || cell->busy)
+    _exit(2);
+  cell->ticks_high ^= 1;
+  cell->busy = 1;
+  if (opgap_short_record(cell, thread, EV_CALL, 1, 1) || cell->busy != 1 || thread->write_pos != before)
+    _exit(3);
+  cell->busy = 0;
+  brackets[0][1] = monotonic_ns();
+  opgap_session_end(0);
+  _exit(0);
+}
+
+START_TEST(short_records)
+{
+  make_folder();
+  brackets = mmap(NULL, sizeof *brackets, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ck_assert_ptr_ne(brackets, MAP_FAILED);
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_short)), 0);
+  struct opgap_trace *trace = open_trace();
+  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+  ck_assert_uint_eq(info->lost_records, 0);
+  ck_assert_uint_eq(info->invalid_records, 0);
+  uint64_t count = 0, last = brackets[0][0];
+  for (unsigned s = 0; s < info->stream_count; s++) {
+    struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
+    const struct opgap_record *record;
+    while ((record = opgap_cursor_next(cursor)) != NULL) {
+      if (record->event < OPGAP_FIRST_HOOK)
+        continue;
+      const struct short_case *one = &short_cases[count % SHORT_CASES];
+      ck_assert_uint_eq(record->event, one->event);
+      ck_assert_uint_eq(record->field[0], one->object);
+      ck_assert_uint_eq(record->field[1], one->value);
+      ck_assert_uint_eq(record->status, 0);
+      ck_assert_uint_eq(record->depth, count / SHORT_CASES % 200);
+      ck_assert_uint_eq(record->start_ns, record->end_ns);
+      ck_assert_uint_ge(record->end_ns + CPU_SKEW_NS, last);
+      last = record->end_ns;
+      count++;
+    }
+    opgap_cursor_close(cursor);
+  }
+  ck_assert_uint_le(last, brackets[0][1] + CPU_SKEW_NS);
+  ck_assert_uint_eq(count, SHORT_ROUNDS * SHORT_CASES);
+  opgap_trace_close(trace);
+  munmap(brackets, sizeof *brackets);
+  remove_folder();
+}
+END_TEST
+
+/* What is in a ring is checked: an event of no such size is invalid, and what comes behind it is not. */
+START_TEST(record_sizes)
+{
+  static struct opgap_encoder encoder;
+  static uint8_t out[OPGAP_ENCODE_BUFFER];
+  const uint64_t words[] = {OPGAP_WORD0(EV_CALL, 2, 0, 7),
+                            1 | UINT64_C(2) << 48,
+                            OPGAP_WORD0(OPGAP_EV_OP, 2, 0, 0),
+                            0, /* no hook: never short */
+                            OPGAP_WORD0(EV_CALL, 3, 0, 0),
+                            0,
+                            0,
+                            OPGAP_WORD0(900, 2, 0, 0),
+                            0, /* unknown */
+                            OPGAP_WORD0(0, 0, 0, 2),
+                            0, /* padding */
+                            OPGAP_WORD0(EV_FREED, 4, 0, 0),
+                            9,
+                            1,
+                            2,
+                            OPGAP_WORD0(EV_FREED, 4, 0, 0),
+                            9,
+                            1};
+  const size_t count = sizeof words / sizeof *words;
+  opgap_encoder_init(&encoder, hooks, sizeof hooks / sizeof *hooks);
+  opgap_encode_begin(&encoder, NULL);
+  ck_assert_uint_eq(opgap_encode_add(&encoder, words, count, 3, OPGAP_ENCODE_MAX_WORDS), count);
+  struct opgap_encoded encoded = opgap_encode_end(&encoder, out);
+  ck_assert_uint_eq(encoded.records, 2);
+  ck_assert_uint_eq(encoded.invalid, 4);
+  ck_assert_uint_eq(encoded.first_ns, 9);
+  ck_assert_uint_eq(encoded.last_ns, (UINT64_C(3) << 32) + 7);
+  /* room for the first one in full and for no other */
+  opgap_encode_begin(&encoder, NULL);
+  ck_assert_uint_eq(opgap_encode_add(&encoder, words, count, 3, 5), count - 7);
+  encoded = opgap_encode_end(&encoder, out);
+  ck_assert_uint_eq(encoded.records, 1);
+  ck_assert_uint_eq(encoded.invalid, 3);
+  ck_assert_uint_eq(encoded.first_ns, encoded.last_ns);
+}
+END_TEST
+
 /* ---- many short threads: slots and segments are used again ---- */
 
 #define SHORT_THREADS 3000
@@ -802,6 +953,8 @@ int main(void)
   tcase_add_test(tests, fork_child);
   tcase_add_test(tests, ops_and_counters);
   tcase_add_test(tests, loss_is_counted);
+  tcase_add_test(tests, short_records);
+  tcase_add_test(tests, record_sizes);
   tcase_add_test(tests, crc32_check_values);
   tcase_add_test(tests, damaged_file);
   tcase_add_test(tests, followed);
