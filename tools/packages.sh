@@ -60,6 +60,15 @@ install_packages()
     die "could not install: $missing"
 }
 
+# Prints the address of the Debian mirror that apt is set up with; nothing if it knows none.
+debian_mirror()
+{
+  # the line below is apt-get's own format
+  # shellcheck disable=SC2016
+  apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
+    sed -n '/^Debian Debian /{s///;s,/$,,;p;q;}'
+}
+
 # What a build needs.
 BUILD_PACKAGES="gcc libc6-dev cmake ninja-build pkg-config libzstd-dev libjansson-dev help2man libsqlite3-dev
   libprotobuf-c-dev protobuf-c-compiler zlib1g-dev libdw-dev libiberty-dev"

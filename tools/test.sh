@@ -115,6 +115,27 @@ find_torch2()
   torch2_python=""
 }
 
+# Sets newest_python: a CPython newer than the distribution's, for the test of its frames, or nothing, with the reason said.
+NEWEST_PYTHON=3.14
+find_newest_python()
+{
+  newest_python=$CACHE/python$NEWEST_PYTHON/usr/bin/python$NEWEST_PYTHON
+  if "$newest_python" -c 'import ctypes' 2>/dev/null; then
+    return
+  fi
+  if newest_python=$(command -v "python$NEWEST_PYTHON") && "$newest_python" -c 'import ctypes' 2>/dev/null; then
+    return
+  fi
+  newest_python=$CACHE/python$NEWEST_PYTHON/usr/bin/python$NEWEST_PYTHON
+  say "fetching Python $NEWEST_PYTHON into $CACHE, once a machine (download: about 30 MB)"
+  if timeout 60 tests/torch/fetch_python.sh "$NEWEST_PYTHON" "$CACHE/python$NEWEST_PYTHON" >"$logs/newest_python.log" 2>&1 &&
+    "$newest_python" -c 'import ctypes' >>"$logs/newest_python.log" 2>&1; then
+    return
+  fi
+  say "python $NEWEST_PYTHON: skipped, it cannot be had here: $(tail -n 1 "$logs/newest_python.log")"
+  newest_python=""
+}
+
 # The headers of the CUDA versions that the GPU half was written against: a test compares its declarations with them.
 find_cuda_headers()
 {
@@ -142,6 +163,24 @@ sys.exit(int(pandas.__version__.split(".")[0]) > 2)' 2>/dev/null; then
     return
   fi
   say "readers of exports: skipped, they cannot be installed here: $(tail -n 1 "$logs/readers.log")"
+}
+
+# A line a skipped test of the last run, with the reason that the test gave, else with its last line.
+print_skipped()
+{
+  awk '
+    / Testing: / { name = $0; sub(/^.* Testing: /, "", name); reason = last = ""; output = 0; next }
+    $0 == "Output:" { output = 1; next }
+    $0 == "<end of output>" { output = 0; next }
+    output && reason == "" && /skipped/ { reason = $0 }
+    output && /[^-[:space:]]/ { last = $0 }
+    $0 == "Test Skipped." {
+      if (reason == "")
+        reason = last == "" ? "no reason given" : last
+      sub(/^.*skipped:? */, "", reason)
+      printf "skipped %s: %s\n", name, reason
+    }
+  ' build-release/Testing/Temporary/LastTest.log
 }
 
 # One line a label, and one for tests without: how many passed, of the run whose log is given.
@@ -186,6 +225,7 @@ all_tests()
       grep -v '^ *Start ' | tail -n 400
   fi
   print_suites "$logs/tests.log"
+  print_skipped
   sed -n '/tests passed,.*tests failed/,$p' "$logs/tests.log"
 }
 
@@ -196,9 +236,11 @@ install_packages $BUILD_PACKAGES libunwind8 binutils check clang clang-format gi
 (install_packages chromium chromium-driver python3-selenium) || say "html: no browser to test pages with; skipped"
 (install_packages valgrind strace) || say "bench: instructions are not counted, strace is no peer"
 (install_packages python3-torch python3-sklearn python3-pil) || say "torch1: skipped, this distribution has no PyTorch"
+(install_packages patchelf debian-archive-keyring) || say "python $NEWEST_PYTHON: cannot be made to run beside this system"
 (install_packages dpkg-dev lintian bash zsh fish man-db) || say "packaging: what is not installed is left out"
 find_torch2
 find_wheel_python "$logs/wheel.log" || say "wheel: skipped, its tools cannot be installed here: $wheel_problem"
+find_newest_python
 find_cuda_headers
 find_readers
 check_layout
@@ -206,7 +248,7 @@ step clang build clang
 step sanitized sanitized_tests
 step races race_tests
 step gcc build release -DOPGAP_TORCH1_PYTHON=/usr/bin/python3 -DOPGAP_TORCH2_PYTHON="$torch2_python" \
-  -DOPGAP_WHEEL_PYTHON="$wheel_python"
+  -DOPGAP_WHEEL_PYTHON="$wheel_python" ${newest_python:+-DOPGAP_PYTHON_3_14="$newest_python"}
 case " $failed " in
 *" gcc "*) ;;
 *) all_tests ;;

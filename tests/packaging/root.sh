@@ -1,12 +1,12 @@
 #!/bin/sh
 # Installs the packages into a fresh Debian and uses them there.  Not part of ctest: it downloads some 60 MB.
-# As root:  sh tests/packaging/root.sh [SUITE [MIRROR]]       default: bookworm, deb.debian.org
+# As root:  sh tests/packaging/root.sh [SUITE [MIRROR]]       default: bookworm, apt's own mirror
 set -eu
 
 source=$(cd "$(dirname "$0")/../.." && pwd)
 suite=${1-bookworm}
-mirror=${2-http://deb.debian.org/debian}
 . "$source/tests/packaging/common.sh"
+mirror=${2-$(. "$source/tools/packages.sh" && debian_mirror)}
 [ "$(id -u)" -eq 0 ] || fail "must run as root"
 command -v debootstrap >/dev/null || fail "needs debootstrap"
 work=$(mktemp -d)

@@ -10,7 +10,6 @@
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$(cd "${1:-$root/build-release}" && pwd)
-mirror=http://deb.debian.org/debian
 . "$root/tools/packages.sh"
 
 [ "$(id -u)" -eq 0 ] || die "only root can make and enter a root folder"
@@ -20,12 +19,13 @@ if [ -z "${OPGAP_OWN_MOUNTS-}" ]; then
 fi
 unset OPGAP_OWN_MOUNTS # it is no setting of the tracer's
 command -v debootstrap >/dev/null || install_packages debootstrap
+mirror=$(debian_mirror)
 
 system=""
 for suite in buster bullseye; do
   system=$CACHE/root-$suite
   [ ! -e "$system/complete" ] || break
-  if curl -sfI "$mirror/dists/$suite/Release" >/dev/null; then
+  if [ -n "$mirror" ] && curl -sfI "$mirror/dists/$suite/Release" >/dev/null; then
     rm -rf "$system"
     mkdir -p "$CACHE"
     say "making $system"
@@ -34,7 +34,7 @@ for suite in buster bullseye; do
     touch "$system/complete"
     break
   fi
-  say "$suite is not on $mirror any more"
+  say "$suite is not on ${mirror:-any mirror of Debian that apt knows}"
 done
 [ -e "$system/complete" ] || die "no older Debian can be had"
 

@@ -15,6 +15,9 @@ UNDERSTOOD = [(3, minor) for minor in range(9, 15)]
 
 
 def interpreter_version():
+    if PYTHON.endswith("-NOTFOUND"):  # as CMake says that it found none: OPGAP_PYTHON_3_14-NOTFOUND
+        print("skipped: no python%s here" % PYTHON[:-len("-NOTFOUND")].split("_", 2)[-1].replace("_", "."))
+        sys.exit(SKIPPED)
     try:
         found = subprocess.run([PYTHON, "-c", "import sys, ctypes; print(*sys.version_info[:2])"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)

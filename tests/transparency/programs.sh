@@ -275,9 +275,10 @@ fetch_source()
   mkdir -p "$lists/partial" "$CACHE/archives/partial"
   folder=$(find "$CACHE" -maxdepth 1 -type d -name "$1-*" | head -n 1)
   [ -z "$folder" ] || return 0
-  local codename
+  local codename mirror
   codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
-  echo "deb-src http://deb.debian.org/debian $codename main" >"$CACHE/sources.list"
+  mirror=$(. "$root/tools/packages.sh" && debian_mirror)
+  echo "deb-src $mirror $codename main" >"$CACHE/sources.list"
   local options=(-o "Dir::Etc::sourcelist=$CACHE/sources.list" -o Dir::Etc::sourceparts=/dev/null
     -o "Dir::State::lists=$lists" -o "Dir::Cache::archives=$CACHE/archives" -o APT::Sandbox::User=root)
   if ! apt-get "${options[@]}" update -q || ! (cd "$CACHE" && apt-get "${options[@]}" source -q "$1"); then
