@@ -284,6 +284,7 @@ static void add_stack(struct analysis *a, struct thread *t, const struct opgap_r
   if (a->steps_only)
     return;
   ops_stack(a, t, r);
+  locks_stack(a, t, r);
   loader_stack(a, t, r);
 }
 
@@ -562,6 +563,7 @@ static void analysis_free(struct analysis *a)
   opgap_strings_free(&a->strings);
   VEC_FREE(&a->files);
   VEC_FREE(&a->locks);
+  ops_stacks_free(&a->lock_stacks);
   VEC_FREE(&a->pending);
   free(a->settled.at);
   VEC_FREE(&a->children);

@@ -100,11 +100,17 @@ static const struct field file_fields[] = {
 TABLE(file, struct opgap_sum_file);
 
 static const struct field lock_fields[] = {
-    PLAIN(I32, FIRST, opgap_sum_lock, pid),     PLAIN(TEXT, FIRST, opgap_sum_lock, call),
-    PLAIN(TEXT, FIRST, opgap_sum_lock, symbol), PLAIN(TEXT, FIRST, opgap_sum_lock, held_by),
-    PLAIN(U64, FIRST, opgap_sum_lock, object),  PLAIN(U64, FIRST, opgap_sum_lock, waits),
-    PLAIN(U64, FIRST, opgap_sum_lock, wait_ns), PLAIN(U64, FIRST, opgap_sum_lock, longest_ns),
+    PLAIN(I32, FIRST, opgap_sum_lock, pid),
+    PLAIN(TEXT, FIRST, opgap_sum_lock, call),
+    PLAIN(TEXT, FIRST, opgap_sum_lock, symbol),
+    PLAIN(TEXT, FIRST, opgap_sum_lock, held_by),
+    PLAIN(U64, FIRST, opgap_sum_lock, object),
+    PLAIN(U64, FIRST, opgap_sum_lock, waits),
+    PLAIN(U64, FIRST, opgap_sum_lock, wait_ns),
+    PLAIN(U64, FIRST, opgap_sum_lock, longest_ns),
     PLAIN(U32, FIRST, opgap_sum_lock, threads),
+    PLAIN(TEXT, FIRST, opgap_sum_lock, block),
+    PLAIN(TEXT, FIRST, opgap_sum_lock, source_location),
 };
 TABLE(lock, struct opgap_sum_lock);
 

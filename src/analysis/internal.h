@@ -331,7 +331,6 @@ struct op_stack {
 struct op_stacks {
   struct opgap_map index; /* (row, stack) -> at + 1 */
   VEC(struct op_stack) rows;
-  struct opgap_stack_places *places; /* NULL until a stack or a module comes */
 };
 
 struct file_row {
@@ -348,6 +347,8 @@ struct lock_row {
   uint32_t threads;
   uint32_t holder; /* thread + 1, by majority of time */
   uint64_t holder_ns;
+  uint32_t owner; /* of the block that it lies in (live.h), + 1; 0: not known */
+  uint64_t block_bytes;
 };
 
 /* How a piece of a gap was spent; printed by cause_text (blame.c). */
@@ -459,10 +460,12 @@ struct analysis {
   struct opgap_map op_index; /* (process << 8 | kind, name) */
   struct op_places op_places;
   struct op_stacks op_stacks;
+  struct opgap_stack_places *stack_places; /* NULL until a stack or a module comes */
   struct op_places called_from; /* row: process; time of outermost ops and calls of main threads with stacks */
   VEC(struct file_row) files;
   struct opgap_map file_index; /* (process << 8 | verb, path) */
   VEC(struct lock_row) locks;
+  struct op_stacks lock_stacks; /* row: of locks */
   struct opgap_map lock_index, lock_threads;
   struct opgap_map pipe_writers; /* (pipe, process) -> writes */
   struct opgap_map next_pipes;   /* (pipe, process) that a __next__ of process reads */
@@ -531,6 +534,13 @@ void ops_stack(struct analysis *a, struct thread *t, const struct opgap_record *
 void ops_module(struct analysis *a, const struct thread *t, const struct opgap_record *r);
 void ops_free(struct analysis *a);
 void ops_place_add(struct op_places *places, uint32_t row, uint32_t text, uint64_t ns);
+void ops_stack_add(struct op_stacks *stacks, uint32_t row, uint64_t stack, uint64_t ns);
+/* NULL: of this trace no places are looked up. */
+struct opgap_stack_places *ops_stack_places(struct analysis *a);
+/* Looks up the places of stacks; process_of: whose a row is. */
+void ops_stacks_resolve(struct analysis *a, const struct op_stacks *stacks, struct op_places *places,
+                        uint32_t (*process_of)(const struct analysis *a, uint32_t row));
+void ops_stacks_free(struct op_stacks *stacks);
 void ops_places_free(struct op_places *places);
 
 /* calls.c */
@@ -547,6 +557,8 @@ const char *files_verb(enum verb verb);
 /* locks.c */
 void locks_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
 void locks_module(struct analysis *a, unsigned process, const struct opgap_record *r);
+/* The stack of what thread t has just recorded. */
+void locks_stack(struct analysis *a, const struct thread *t, const struct opgap_record *r);
 void locks_finish(struct analysis *a);
 
 /* memory.c */

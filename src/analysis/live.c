@@ -59,7 +59,7 @@ static uint32_t owner_now(struct live *l, struct live_waiting *w, uint32_t threa
   return w->at[depth] - 1;
 }
 
-static struct live_owner *accountable(struct live *l, uint32_t owner)
+static struct live_owner *accountable(const struct live *l, uint32_t owner)
 {
   struct live_owner *o = &l->owners.at[owner];
   return o->site ? &l->owners.at[o->site - 1] : o;
@@ -133,6 +133,31 @@ uint64_t live_release(struct live *l, uint64_t address)
   if (bytes > 0)
     give_back(l, cell);
   return bytes;
+}
+
+#define LEAST_ALIGNMENT 16u /* of blocks that have room for more than 8 bytes */
+
+uint32_t live_hold(struct live *l, uint64_t address, uint64_t *bytes)
+{
+  uint64_t at = address & ~(uint64_t)(LEAST_ALIGNMENT - 1), least = at > LIVE_REACH ? at - LIVE_REACH : 1;
+  if (l->size == 0)
+    return 0;
+  for (; at >= least; at -= LEAST_ALIGNMENT) {
+    const struct live_cell *cell = cell_of(l, at);
+    if (cell->bytes == 0)
+      continue;
+    if (address - at >= cell->bytes)
+      return 0;
+    *bytes = cell->bytes;
+    l->owners.at[cell->owner].blocks++; /* not to be used again */
+    return cell->owner + 1;
+  }
+  return 0;
+}
+
+const struct live_owner *live_owner_of(const struct live *l, uint32_t owner)
+{
+  return accountable(l, owner);
 }
 
 void live_add(struct live *l, struct live_waiting *w, uint32_t thread, unsigned depth, uint64_t address, uint64_t bytes,

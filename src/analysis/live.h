@@ -52,6 +52,11 @@ struct live_waiting {
 void live_add(struct live *l, struct live_waiting *w, uint32_t thread, unsigned depth, uint64_t address, uint64_t bytes,
               uint64_t at_ns);
 uint64_t live_release(struct live *l, uint64_t address); /* its bytes; 0: it was not alive */
+/* Owner + 1 of the block that an address lies in, at most LIVE_REACH behind its start, and the block's bytes; 0: none.
+ * The owner stays valid until live_free; what it was made in stands in the one that live_owner_of gives at the end. */
+#define LIVE_REACH 16384u
+uint32_t live_hold(struct live *l, uint64_t address, uint64_t *bytes);
+const struct live_owner *live_owner_of(const struct live *l, uint32_t owner);
 /* An op of this depth has ended; to be called when w->deepest > depth. */
 void live_op_ended(struct live *l, struct live_waiting *w, uint32_t thread, unsigned depth, uint32_t op,
                    uint32_t place);

@@ -1,10 +1,12 @@
 /* Contended locks: every recorded wait for a mutex or rwlock, by object, and who held it.  A lock in static data has
- * the name of its symbol, where the modules were recorded (OPGAP_STACKS=native). */
+ * the name of its symbol, where the modules were recorded (OPGAP_STACKS=native); one on the heap, where all allocations
+ * were (OPGAP_ALLOC=events), who made the block around it; and with stacks each has the place of most of its waits. */
 #include "analysis/internal.h"
 #include "analysis/order.h"
 #include "analysis/symbols.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static struct lock_row *row_of(struct analysis *a, unsigned process, uint64_t object)
 {
@@ -13,6 +15,8 @@ static struct lock_row *row_of(struct analysis *a, unsigned process, uint64_t ob
     struct lock_row *added = VEC_PUSH(&a->locks);
     added->process = process;
     added->object = object;
+    if (a->processes[process].alloc_events)
+      added->owner = live_hold(&a->processes[process].live, object, &added->block_bytes);
     *index = (uint32_t)a->locks.count;
   }
   return &a->locks.at[*index - 1];
@@ -64,13 +68,59 @@ void locks_add(struct analysis *a, struct thread *t, const struct hook *hook, co
     vote(row, holder, ns);
 }
 
-static const char *holder_text(struct analysis *a, const struct lock_row *row)
+void locks_stack(struct analysis *a, const struct thread *t, const struct opgap_record *r)
 {
-  if (row->holder == 0)
-    return "";
-  const struct thread *t = &a->threads[row->holder - 1];
+  const struct past_call *last = t->calls.count ? RING_AT(&t->calls, t->calls.count - 1) : NULL;
+  if (last == NULL || last->event != r->status || !analysis_in_window(a, r->end_ns) || ops_stack_places(a) == NULL)
+    return;
+  unsigned verb = a->processes[t->process].hooks[last->event].verb;
+  uint32_t index =
+      verb == VERB_MUTEX || verb == VERB_RWLOCK ? opgap_map_get(&a->lock_index, last->object, t->process) : 0;
+  if (index != 0)
+    ops_stack_add(&a->lock_stacks, index - 1, r->field[0], r->field[1]);
+}
+
+static const char *thread_text(struct analysis *a, uint32_t thread)
+{
+  const struct thread *t = &a->threads[thread];
   const char *name = analysis_text(a, t->name);
   return opgap_pool_printf(a->pool, "thread %d%s%s%s", t->tid, name[0] ? " (" : "", name, name[0] ? ")" : "");
+}
+
+/* "96 bytes by thread 12 (loader) in aten::empty, train.py:10 main" */
+static const char *block_text(struct analysis *a, const struct lock_row *row)
+{
+  if (row->owner == 0)
+    return "";
+  const struct live_owner *o = live_owner_of(&a->processes[row->process].live, row->owner - 1);
+  const char *op = analysis_text(a, o->op), *place = analysis_text(a, o->place);
+  return opgap_pool_printf(a->pool, "%llu bytes by %s%s%s%s%s", (unsigned long long)row->block_bytes,
+                           thread_text(a, o->thread), op[0] ? " in " : "", op, place[0] ? ", " : "", place);
+}
+
+static uint32_t process_of_lock(const struct analysis *a, uint32_t row)
+{
+  return a->locks.at[row].process;
+}
+
+/* By lock the place where most of its waiting was, of equal ones the first by name; allocated. */
+static const char **waited_at(struct analysis *a)
+{
+  struct op_places places = {0};
+  const char **texts = opgap_xcalloc(a->locks.count, sizeof *texts);
+  uint64_t *most = opgap_xcalloc(a->locks.count, sizeof *most);
+  ops_stacks_resolve(a, &a->lock_stacks, &places, process_of_lock);
+  for (size_t i = 0; i < places.rows.count; i++) {
+    const struct op_place *place = &places.rows.at[i];
+    const char *text = analysis_text(a, place->text), **known = &texts[place->row];
+    if (*known == NULL || place->ns > most[place->row] || (place->ns == most[place->row] && strcmp(text, *known) < 0)) {
+      *known = text;
+      most[place->row] = place->ns;
+    }
+  }
+  ops_places_free(&places);
+  free(most);
+  return texts;
 }
 
 void locks_module(struct analysis *a, unsigned process, const struct opgap_record *r)
@@ -100,6 +150,7 @@ void locks_finish(struct analysis *a)
 {
   struct opgap_symbols *symbols = opgap_symbols_new(a->pool, a->source->path);
   struct opgap_summary *s = a->summary;
+  const char **places = waited_at(a);
   s->locks = opgap_pool_alloc(a->pool, a->locks.count * sizeof *s->locks);
   for (size_t i = 0; i < a->locks.count; i++) {
     const struct lock_row *row = &a->locks.at[i];
@@ -114,8 +165,11 @@ void locks_finish(struct analysis *a)
                                                         .wait_ns = row->ns,
                                                         .longest_ns = row->longest,
                                                         .threads = row->threads,
-                                                        .held_by = holder_text(a, row)};
+                                                        .held_by = row->holder ? thread_text(a, row->holder - 1) : "",
+                                                        .block = block_text(a, row),
+                                                        .source_location = places[i] ? places[i] : ""};
   }
+  free(places);
   opgap_symbols_free(symbols);
   order_rows(s->locks, s->lock_count, sizeof *s->locks, order_locks);
 }

@@ -52,31 +52,46 @@ void ops_places_free(struct op_places *places)
   VEC_FREE(&places->rows);
 }
 
+void ops_stacks_free(struct op_stacks *stacks)
+{
+  opgap_map_free(&stacks->index);
+  VEC_FREE(&stacks->rows);
+}
+
 void ops_free(struct analysis *a)
 {
   opgap_map_free(&a->op_index);
   VEC_FREE(&a->ops);
   ops_places_free(&a->op_places);
-  opgap_map_free(&a->op_stacks.index);
-  VEC_FREE(&a->op_stacks.rows);
-  opgap_stack_places_free(a->op_stacks.places);
+  ops_stacks_free(&a->op_stacks);
+  opgap_stack_places_free(a->stack_places);
 }
 
 /* ---- recorded call stacks ---- */
 
 /* A trace that is followed is analysed again and again: looking names up each time would cost more than it tells. */
-static struct opgap_stack_places *stack_places(struct analysis *a)
+struct opgap_stack_places *ops_stack_places(struct analysis *a)
 {
-  if (a->op_stacks.places == NULL && a->options.from_ns == 0)
-    a->op_stacks.places = opgap_stack_places_new(a->source, a->pool);
-  return a->op_stacks.places;
+  if (a->stack_places == NULL && a->options.from_ns == 0)
+    a->stack_places = opgap_stack_places_new(a->source, a->pool);
+  return a->stack_places;
 }
 
 void ops_module(struct analysis *a, const struct thread *t, const struct opgap_record *r)
 {
-  struct opgap_stack_places *places = stack_places(a);
+  struct opgap_stack_places *places = ops_stack_places(a);
   if (places != NULL)
     opgap_stack_places_module(places, t->process, r);
+}
+
+void ops_stack_add(struct op_stacks *stacks, uint32_t row, uint64_t stack, uint64_t ns)
+{
+  uint32_t *index = opgap_map_put(&stacks->index, row, stack);
+  if (*index == 0) {
+    *VEC_PUSH(&stacks->rows) = (struct op_stack){.row = row, .stack = stack};
+    *index = (uint32_t)stacks->rows.count;
+  }
+  stacks->rows.at[*index - 1].ns += ns;
 }
 
 /* A stack follows the record of its op or hooked call.  What has the Python line of each call needs no stack. */
@@ -87,27 +102,27 @@ void ops_stack(struct analysis *a, struct thread *t, const struct opgap_record *
   uint32_t row = op ? t->last_op : 0;
   if (!op && r->status < OPGAP_MAX_EVENTS && p->hooks[r->status].name != 0)
     row = (uint32_t)(ops_row(a, t->process, OPGAP_OP_CALL, p->hooks[r->status].name) - a->ops.at) + 1;
-  if (row == 0 || !analysis_in_window(a, r->end_ns) || stack_places(a) == NULL)
-    return;
-  uint32_t *index = opgap_map_put(&a->op_stacks.index, row, r->field[0]);
-  if (*index == 0) {
-    *VEC_PUSH(&a->op_stacks.rows) = (struct op_stack){.row = row - 1, .stack = r->field[0]};
-    *index = (uint32_t)a->op_stacks.rows.count;
-  }
-  a->op_stacks.rows.at[*index - 1].ns += op ? t->last_op_self_ns : r->field[1];
+  if (row != 0 && analysis_in_window(a, r->end_ns) && ops_stack_places(a) != NULL)
+    ops_stack_add(&a->op_stacks, row - 1, r->field[0], op ? t->last_op_self_ns : r->field[1]);
 }
 
-static void resolve_stacks(struct analysis *a)
+void ops_stacks_resolve(struct analysis *a, const struct op_stacks *stacks, struct op_places *places,
+                        uint32_t (*process_of)(const struct analysis *a, uint32_t row))
 {
-  for (unsigned process = 0; process < a->process_count && a->op_stacks.rows.count > 0; process++)
-    for (size_t i = 0; i < a->op_stacks.rows.count; i++) {
-      const struct op_stack *stack = &a->op_stacks.rows.at[i];
-      if (a->ops.at[stack->row].process != process || !a->processes[process].included)
+  for (unsigned process = 0; process < a->process_count && stacks->rows.count > 0; process++)
+    for (size_t i = 0; i < stacks->rows.count; i++) {
+      const struct op_stack *stack = &stacks->rows.at[i];
+      if (process_of(a, stack->row) != process || !a->processes[process].included)
         continue;
-      const char *text = opgap_stack_place(a->op_stacks.places, process, stack->stack);
+      const char *text = opgap_stack_place(a->stack_places, process, stack->stack);
       if (text[0] != '\0')
-        ops_place_add(&a->op_places, stack->row, analysis_string(a, text), stack->ns);
+        ops_place_add(places, stack->row, analysis_string(a, text), stack->ns);
     }
+}
+
+static uint32_t process_of_row(const struct analysis *a, uint32_t row)
+{
+  return a->ops.at[row].process;
 }
 
 /* ---- ops ---- */
@@ -341,7 +356,7 @@ void ops_finish(struct analysis *a)
     sum->alloc_bytes += row->alloc_bytes;
   }
   add_calls(a, &m);
-  resolve_stacks(a);
+  ops_stacks_resolve(a, &a->op_stacks, &a->op_places, process_of_row);
   merge_places(a, &m);
   choose_places(a, &m);
   order_rows(m.rows.at, m.rows.count, sizeof *m.rows.at, order_ops);

@@ -158,6 +158,9 @@ struct opgap_sum_lock {
   uint64_t waits, wait_ns, longest_ns;
   uint32_t threads;    /* that waited */
   const char *held_by; /* thread that most of the wait was charged to, "" when unknown */
+  const char *block;   /* what made the block of the heap around it: "96 bytes by THREAD in OP, FILE:LINE FUNCTION"; "":
+                          none, or allocations were not recorded one by one */
+  const char *source_location; /* "FILE:LINE FUNCTION" where most of the waiting was; "": no stacks */
 };
 
 /* Threads.  The scheduler's figures are of the time between its first and last sample; OPGAP_UNKNOWN without two. */

@@ -176,7 +176,7 @@ static void processes_csv(const struct opgap_summary *s, const struct opgap_outp
 
 static void locks_csv(const struct opgap_summary *s, const struct opgap_output_options *o, FILE *file)
 {
-  fputs("call,held_by,pid,object,waits,wait_ns,longest_ns,threads\r\n", file);
+  fputs("call,held_by,pid,object,waits,wait_ns,longest_ns,threads,symbol,block,source_location\r\n", file);
   for (size_t i = 0; i < opgap_shown(s->lock_count, o); i++) {
     const struct opgap_sum_lock *lock = &s->locks[i];
     opgap_csv_text(lock->call, file);
@@ -187,6 +187,9 @@ static void locks_csv(const struct opgap_summary *s, const struct opgap_output_o
     number(lock->wait_ns, file);
     number(lock->longest_ns, file);
     number(lock->threads, file);
+    more_text(lock->symbol, file);
+    more_text(lock->block, file);
+    more_text(lock->source_location, file);
     fputs("\r\n", file);
   }
 }

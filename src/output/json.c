@@ -265,6 +265,8 @@ static json_t *lock_json(const struct opgap_sum_lock *lock)
   PUT(j, "longest_ns", number(lock->longest_ns));
   PUT(j, "threads", json_integer(lock->threads));
   PUT(j, "held_by", lock->held_by[0] ? opgap_json_text(lock->held_by) : json_null());
+  PUT(j, "block", lock->block[0] ? opgap_json_text(lock->block) : json_null());
+  PUT(j, "source_location", lock->source_location[0] ? opgap_json_text(lock->source_location) : json_null());
   return j;
 }
 

@@ -365,10 +365,17 @@ size_t section_locks(struct table *table, const struct opgap_summary *s, const s
   static const struct table_column columns[] = {
       {"Lock", true, 40, 0},           {"Waited in", true, 28, 0},  {"Wait", false, 0, 0},
       {"Longest", false, 0, 2},        {"# of Waits", false, 0, 0}, {"Threads", false, 0, 3},
-      {"Mostly held by", true, 40, 1}, {"PID", false, 0, 4},
+      {"Mostly held by", true, 40, 1}, {"PID", false, 0, 4},        {"Waited at", true, 80, 5},
+      {"Heap block", true, 60, 6},
   };
-  table_begin(table, columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < opgap_shown(s->lock_count, o); i++) {
+  size_t shown = opgap_shown(s->lock_count, o);
+  bool blocks = false, places = false;
+  for (size_t i = 0; i < shown; i++) {
+    blocks = blocks || s->locks[i].block[0];
+    places = places || s->locks[i].source_location[0];
+  }
+  table_begin(table, columns, sizeof columns / sizeof *columns - !blocks - !(blocks || places));
+  for (size_t i = 0; i < shown; i++) {
     const struct opgap_sum_lock *lock = &s->locks[i];
     if (lock->symbol[0])
       table_cell(table, lock->symbol);
@@ -381,8 +388,12 @@ size_t section_locks(struct table *table, const struct opgap_summary *s, const s
     table_count(table, lock->threads);
     table_cell(table, lock->held_by[0] ? lock->held_by : "?");
     table_format(table, "%d", lock->pid);
+    if (blocks || places)
+      table_cell(table, lock->source_location[0] ? lock->source_location : "-");
+    if (blocks)
+      table_cell(table, lock->block[0] ? lock->block : "-");
   }
-  return s->lock_count - opgap_shown(s->lock_count, o);
+  return s->lock_count - shown;
 }
 
 static void ended_cell(struct table *table, const struct opgap_sum_process *p)

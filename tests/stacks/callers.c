@@ -86,7 +86,7 @@ static struct {
 
 static void *lock_once(void *mutex)
 {
-  pthread_mutex_lock(mutex);
+  pthread_mutex_lock(mutex); /* LINE waiter */
   pthread_mutex_unlock(mutex);
   return NULL;
 }

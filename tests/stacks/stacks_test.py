@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -92,9 +93,9 @@ def native(folder):
     # the tables of ops and of hooked calls name the innermost line
     text, _ = run(OPGAP, "report", "--format", "csv", trace)
     places = {row["name"]: row["source_location"] for row in csv.DictReader(io.StringIO(text))}
-    expected = {"nanosleep": f"{source}:{line_of(source, 'inlined')} inlined",
-                "malloc": f"{source}:{line_of(source, 'allocator')} mycrate::allocator", "free": ""}
-    assert {name: places[name] for name in expected} == expected, places
+    expected = {"nanosleep": f"callers.c:{line_of(source, 'inlined')} inlined",
+                "malloc": f"callers.c:{line_of(source, 'allocator')} mycrate::allocator", "free": ""}
+    assert {name: os.path.basename(places[name]) for name in expected} == expected, places
     calls = run(OPGAP, "report", trace, env={**os.environ, "COLUMNS": "300"})[0].split("\nHooked calls")[1]
     assert f"callers.c:{line_of(source, 'inlined')} inlined\n" in calls.split("\n\n")[0], calls
     # each distinct stack is one name
@@ -183,14 +184,30 @@ def threads(folder):
 
 
 def locks(folder):
-    """Locks in static data have the names of their symbols; one on the heap has its address alone."""
-    trace = record(folder, "native", CALLERS, str(COUNT), "locks")
-    found = json.loads(run(OPGAP, "report", "--format", "json", trace)[0])["locks"]
-    named = {lock["symbol"]: lock for lock in found}
-    assert len(found) == 3 and named.keys() == {"plain in callers", "guarded+8 in callers", None}, found
-    assert all(lock["waits"] == COUNT and lock["threads"] == COUNT for lock in found), found
-    text = run(OPGAP, "report", trace)[0]
-    assert "  guarded+8 in callers " in text and f"  {named[None]['object']:#x} " in text, text
+    """Locks in static data have the names of their symbols, one on the heap who made its block, each where it was waited
+    for."""
+    waited_at = f"callers.c:{line_of(os.path.join(SOURCES, 'callers.c'), 'waiter')} lock_once"
+    for kind in ("count", "events"):
+        place = os.path.join(folder, kind)
+        os.mkdir(place)
+        trace = record(place, "native", CALLERS, str(COUNT), "locks", options=["--alloc", kind])
+        report = json.loads(run(OPGAP, "report", "--format", "json", trace)[0])
+        found, pid = report["locks"], report["processes"][0]["pid"]
+        named = {lock["symbol"]: lock for lock in found}
+        assert len(found) == 3 and named.keys() == {"plain in callers", "guarded+8 in callers", None}, found
+        assert all(lock["waits"] == COUNT and lock["threads"] == COUNT for lock in found), found
+        blocks = {symbol: lock["block"] for symbol, lock in named.items()}
+        # a thread is named after its program
+        size = 40 if struct.calcsize("P") == 8 and os.uname().machine == "x86_64" else 48  # sizeof(pthread_mutex_t)
+        made = f"{size} bytes by thread {pid} (callers)" if kind == "events" else None
+        assert blocks == {"plain in callers": None, "guarded+8 in callers": None, None: made}, blocks
+        assert [os.path.basename(lock["source_location"] or "") for lock in found] == [waited_at] * 3, found
+        text = run(OPGAP, "report", trace, env={**os.environ, "COLUMNS": "300"})[0]
+        assert "  guarded+8 in callers " in text and f"  {named[None]['object']:#x} " in text, text
+        assert ("Heap block" in text) == (kind == "events"), text
+        rows = list(csv.DictReader(io.StringIO(run(OPGAP, "report", "--table", "locks", "--format", "csv", trace)[0])))
+        assert [[row["symbol"] or None, row["block"] or None, row["source_location"]] for row in rows] == [
+            [lock["symbol"], lock["block"], lock["source_location"]] for lock in found], rows
 
 
 def resizes(folder):

@@ -95,6 +95,45 @@ START_TEST(test_alive_inside_an_op_that_never_ended)
 }
 END_TEST
 
+/* A lock is named by what made the block around it when it was first waited for; the op is known later. */
+START_TEST(test_locks_in_blocks)
+{
+  static const struct {
+    uint64_t object;
+    const char *block;
+  } expected[] = {
+      {0x1050, "96 bytes by thread 100 (python) in aten::empty"}, /* its last 16 bytes */
+      {0x1060, ""},                                               /* behind its end */
+      {0x2000, "40 bytes by thread 100 (python)"},                /* outside of ops */
+      {0x3000, ""},                                               /* in a block that was given back */
+      {0x10000 + LIVE_REACH, "65536 bytes by thread 100 (python)"},
+      {0x10010 + LIVE_REACH, ""}, /* too far behind its start to be looked for */
+  };
+  with_events();
+  allocate(t, 0, 1, 0x2000, 40);
+  allocate(t, 0, 2, 0x3000, 40);
+  release(t, 0, 3, 0x3000);
+  allocate(t, 0, 4, 0x10000, 65536);
+  allocate(t, 1, 10, 0x1000, 96);
+  for (unsigned i = 0; i < 6; i++)
+    fake_call(p, t, 1, FAKE_MUTEX_LOCK, 20 + 100 * i, 110 + 100 * i - i, expected[i].object, 0, 0);
+  release(t, 1, 700, 0x1000); /* its owner has no block left, and a new one comes in its place */
+  allocate(t, 1, 710, 0x1000, 8);
+  fake_call(p, t, 1, FAKE_MUTEX_LOCK, 720, 721, 0x1050, 0, 0);
+  fake_op(p, t, 0, 5, 800, "aten::empty", 0, 0);
+  release(t, 0, 810, 0x1000);
+  allocate(t, 1, 820, 0x1000, 96);
+  fake_op(p, t, 0, 815, 900, "aten::add", 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->lock_count, 6);
+  for (unsigned i = 0; i < 6; i++) { /* by wait, largest first */
+    ck_assert_uint_eq(s->locks[i].object, expected[i].object);
+    ck_assert_str_eq(s->locks[i].block, expected[i].block);
+  }
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* A realloc that fails leaves the block as it was. */
 START_TEST(test_failed_realloc_keeps_the_block)
 {
@@ -436,6 +475,7 @@ int main(void)
   tcase_add_checked_fixture(tests, setup, NULL);
   tcase_add_test(tests, test_alive_at_the_peak);
   tcase_add_test(tests, test_alive_inside_an_op_that_never_ended);
+  tcase_add_test(tests, test_locks_in_blocks);
   tcase_add_test(tests, test_failed_realloc_keeps_the_block);
   tcase_add_test(tests, test_growth_by_op);
   tcase_add_test(tests, test_growth_of_rounds);

@@ -401,15 +401,18 @@ static struct opgap_summary wide_summary(void)
                                        123456789012,
                                        1234,
                                        128};
-  static struct opgap_sum_lock lock = {1234567,
-                                       "pthread_rwlock_timedwrlock",
-                                       0x7fffdeadbeef,
-                                       "at::native::(anonymous namespace)::pool_mutex+40 in libtorch_cpu.so",
-                                       123456789,
-                                       123456789012,
-                                       123456789012,
-                                       128,
-                                       "DataLoader worker 12, thread pt_data_pin"};
+  static struct opgap_sum_lock lock = {
+      1234567,
+      "pthread_rwlock_timedwrlock",
+      0x7fffdeadbeef,
+      "at::native::(anonymous namespace)::pool_mutex+40 in libtorch_cpu.so",
+      123456789,
+      123456789012,
+      123456789012,
+      128,
+      "DataLoader worker 12, thread pt_data_pin",
+      "96 bytes by thread 1234567 (pt_data_worker_9) in aten::empty, train.py:100 main",
+      "/home/someone/project/training/loader.py:1234 Loader.fetch_from_queue"};
   static struct opgap_sum_process process = {
       .pid = 1234567,
       .role = OPGAP_ROLE_WORKER,

@@ -300,10 +300,12 @@
     const rows = data.report.locks;
     if (rows.length === 0)
       return [empty("No thread waited for a lock.")];
+    const known = (title, key) => rows.some(row => row[key] !== null) ? [nameOf(title, key)] : [];
     return [opgap.table({ id: "table-locks", filter: "Filter locks", rows, sort: 4, total: data.counts.locks, columns: [
-      text("pid", "pid", { number: true }), nameOf("Call", "call"), { title: "Lock", search: true, value: row => "0x" + row.object.toString(16) },
+      text("pid", "pid", { number: true }), nameOf("Call", "call"), { title: "Lock", name: true, value: row => row.symbol ?? "0x" + row.object.toString(16) },
       countOf("Waits", "waits"), timeOf("Waited", "wait_ns", { meter: true }), timeOf("Longest", "longest_ns"), countOf("Threads", "threads"),
-      { title: "Mostly held by", value: row => row.held_by ?? "unknown", name: true }] })];
+      { title: "Mostly held by", value: row => row.held_by ?? "unknown", name: true }, ...known("Heap block", "block"),
+      ...known("Waited at", "source_location")] })];
   }
 
   function processes(data) {
