@@ -147,7 +147,7 @@ static void add_hook(struct analysis *a, struct thread *t, const struct hook *ho
   if (r->status != 0)
     memory_failed(a, t, hook, r);
   if (blocking) {
-    threads_call(a, t, hook, r, flags & NAME_PIPE);
+    threads_call(a, t, hook, r, named ? (uint32_t)object : 0, flags);
     ops_add_blocked(t, r->depth, r->end_ns - r->start_ns);
     over_time_blocked(a, t, r->start_ns, r->end_ns);
     gaps_call(a, t, hook, r);
@@ -524,6 +524,7 @@ static void free_process(struct process *p)
   free(p->next_over_time);
   VEC_FREE(&p->samples);
   VEC_FREE(&p->fetches.depths);
+  VEC_FREE(&p->fetches.epochs);
   for (int s = 0; s < STEPS_SOURCES; s++) {
     VEC_FREE(&p->steps[s].start);
     VEC_FREE(&p->steps[s].end);

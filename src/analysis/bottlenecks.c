@@ -23,6 +23,7 @@
 /* CPU time during the steps counted. */
 struct cpu_use {
   uint64_t wanted_ns; /* of all threads: running, or runnable without a CPU; from samples */
+  uint64_t ran_ns;    /* of it, running */
   uint64_t others_ns; /* running, of all but the main thread of the steps; no less than it was */
   uint64_t span_ns;   /* from the first of these steps to the end of the last */
 };
@@ -105,6 +106,7 @@ static struct cpu_use cpu_use(const struct analysis *a)
     if (t->samples.count == 0 || last <= first)
       continue;
     const struct past_sample *from = RING_AT(&t->samples, first), *to = RING_AT(&t->samples, last);
+    use.ran_ns += to->run - from->run;
     use.wanted_ns += to->run - from->run + to->queue - from->queue;
   }
   return use;
@@ -133,11 +135,12 @@ static uint64_t kernel_ns(const struct list *l)
   return at_most(p->last_usage.system_ns - p->first_usage.system_ns, l->work);
 }
 
-/* Whether the run's own threads are more than the CPUs: else it is other programs that it waits for. */
+/* Whether the run's own threads are more than the CPUs, and had most of them: else it is other programs that it waits
+ * for. */
 static bool oversubscribed(const struct list *l)
 {
   unsigned have = cores(l);
-  return have > 0 && wanted(l) > 1.2 * have;
+  return have > 0 && wanted(l) > 1.2 * have && share(l->use.ran_ns, l->use.span_ns) >= 0.5 * have;
 }
 
 /* The file that took most time in these operations; NULL: none. */
@@ -168,7 +171,7 @@ static const char *file_words(struct list *l, bool writes)
 
 struct workers {
   const struct opgap_sum_loader *loader;
-  uint64_t busy, file, lock, sleep, queue, startup, awaited, batches, read_bytes;
+  uint64_t busy, file, lock, sleep, network, child, queue, startup, awaited, batches, read_bytes;
   const struct opgap_sum_worker *slowest; /* by time a batch */
   double slowest_batch, other_batch;      /* its time a batch in ns, and the median of the others; 0: unknown */
 };
@@ -207,6 +210,8 @@ static struct workers sum_workers(const struct opgap_summary *s)
     w.file += worker->file_ns;
     w.lock += worker->lock_ns;
     w.sleep += worker->sleep_ns;
+    w.network += worker->network_ns;
+    w.child += worker->child_ns;
     w.queue += worker->queue_ns == OPGAP_UNKNOWN ? 0 : worker->queue_ns;
     w.startup += worker->startup_ns;
     w.batches += worker->batches;
@@ -251,8 +256,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
   double batch = share(w.busy, w.batches), step = share(less(l->total, fetch_ns), l->s->breakdown.steps);
   unsigned needed = step > 0 ? (unsigned)(batch / step) + 1 : 0;
   bool crowded = oversubscribed(l) && w.queue > 0;
-  uint64_t compute = less(w.busy, w.file + w.lock + w.sleep + (crowded ? w.queue : 0)),
-           latency = w.file + w.lock + w.sleep;
+  uint64_t latency = w.file + w.lock + w.sleep + w.network, compute = less(w.busy, latency + w.queue);
   const char *ready = called_from(l, loader);
   if (loader->depth >= 0)
     ready = opgap_pool_printf(l->a->pool, "; %llu of %llu batches were not ready, ~%.1f were ready on average%s",
@@ -295,6 +299,12 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "wait "
         "%.1f ms, so %u worker%s cannot keep up and %u can%s",
         part, batch / 1e6, step / 1e6, n, n == 1 ? "" : "s", needed, ready);
+  } else if (w.network > w.file && w.network > w.sleep && w.network > compute) {
+    add(l, "slow_network", fetch_ns, bound,
+        "Keep the data on a local disk, or ask for more at a time: larger objects, several requests at once.",
+        "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s wait for the network for %.1f %% of "
+        "their busy time%s",
+        part, n, n == 1 ? "" : "s", 100 * share(w.network, w.busy), ready);
   } else if (w.file >= w.sleep && w.file >= compute) {
     add(l, "slow_read", fetch_ns, bound,
         "Read fewer, larger files (shards), or keep them on a faster disk or in memory.",
@@ -309,9 +319,10 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
   } else {
     add(l, "slow_decode", fetch_ns, bound,
         "Prepare the data once ahead of training, use a faster decoder, or augment on the GPU.",
-        "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s compute (decode, augment, collate) for "
-        "%.1f %% of their busy time, %.1f ms a batch%s",
-        part, n, n == 1 ? "" : "s", 100 * share(compute, w.busy), batch / 1e6, ready);
+        "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s compute (decode, augment, collate%s) "
+        "for %.1f %% of their busy time, %.1f ms a batch%s",
+        part, n, n == 1 ? "" : "s", 2 * w.child > compute ? "; mostly in child processes" : "",
+        100 * share(compute, w.busy), batch / 1e6, ready);
   }
 }
 

@@ -152,6 +152,8 @@ static const struct field worker_fields[] = {
     PLAIN(U64, FIRST, opgap_sum_worker, file_ns),
     PLAIN(U64, FIRST, opgap_sum_worker, lock_ns),
     PLAIN(U64, FIRST, opgap_sum_worker, sleep_ns),
+    PLAIN(U64, FIRST, opgap_sum_worker, network_ns),
+    PLAIN(U64, FIRST, opgap_sum_worker, child_ns),
     PLAIN(U64, FIRST, opgap_sum_worker, queue_ns),
     PLAIN(U64, FIRST, opgap_sum_worker, read_bytes),
     PLAIN(U64, FIRST, opgap_sum_worker, awaited_ns),
@@ -159,6 +161,14 @@ static const struct field worker_fields[] = {
     PLAIN(U64, FIRST, opgap_sum_worker, source_ns),
 };
 TABLE(worker, struct opgap_sum_worker);
+
+static const struct field epoch_fields[] = {
+    PLAIN(U64, TIME, opgap_sum_epoch, start_ns),       PLAIN(U32, FIRST, opgap_sum_epoch, workers),
+    PLAIN(U64, FIRST, opgap_sum_epoch, startup_ns),    PLAIN(U64, FIRST, opgap_sum_epoch, first_batch_ns),
+    PLAIN(U64, FIRST, opgap_sum_epoch, first_wait_ns), PLAIN(U64, FIRST, opgap_sum_epoch, fetches),
+    PLAIN(U64, FIRST, opgap_sum_epoch, await_ns),
+};
+TABLE(epoch, struct opgap_sum_epoch);
 
 static const struct field loader_fields[] = {
     PLAIN(U32, FIRST, opgap_sum_loader, workers),
@@ -172,6 +182,12 @@ static const struct field loader_fields[] = {
     PLAIN(U64, TIME, opgap_sum_loader, depth_start_ns),
     PLAIN(REAL, FIRST, opgap_sum_loader, depth),
     ARRAY(REAL, FIRST, opgap_sum_loader, depths, OPGAP_DEPTH_CHUNKS),
+    ROWS(FIRST, opgap_sum_loader, epochs, epoch_count, epoch),
+    PLAIN(U32, FIRST, opgap_sum_loader, pin_threads),
+    PLAIN(U64, FIRST, opgap_sum_loader, pin_batches),
+    PLAIN(U64, FIRST, opgap_sum_loader, pin_wait_ns),
+    PLAIN(U64, FIRST, opgap_sum_loader, pin_busy_ns),
+    PLAIN(REAL, FIRST, opgap_sum_loader, pinned_depth),
 };
 TABLE(loader, struct opgap_sum_loader);
 

@@ -128,7 +128,9 @@ struct off_cpu {
 
 /* Blocking calls of a thread by what they waited for, in the window. */
 struct thread_waits {
-  uint64_t all, file, lock, sleep, idle; /* lock: semaphores too; idle: polls and reads of pipes */
+  uint64_t all, file, lock, sleep; /* lock: semaphores too */
+  uint64_t network, child;         /* sockets; child processes and the pipes that they write to */
+  uint64_t idle;                   /* other polls and pipes: what it is given to do */
 };
 
 struct thread {
@@ -155,7 +157,10 @@ struct thread {
     uint64_t address, bytes;
   } resized;                                    /* the block that a realloc gave back: it lives on if the call fails */
   struct thread_waits waits, waits_before_poll; /* before first_poll_ns */
-  uint32_t first_op;                            /* gid of the first op: 0 before it */
+  uint64_t polled_ns;                           /* of `waits`, in polls whose read has not come */
+  uint32_t work_pipe; /* gid + 1 of the first pipe read after a poll: it is given work there */
+  uint64_t messages;  /* read from it: each begins with a read of its length, 4 bytes */
+  uint32_t first_op;  /* gid of the first op: 0 before it */
   uint64_t first_op_ns, op_ns, blocked_ns;
 };
 
@@ -241,11 +246,20 @@ struct depth {
   uint64_t at;
   uint32_t ready;
 };
+/* What a trainer fetched from the workers that were made at one time: they write to one pipe. */
+struct epoch {
+  uint32_t pipe;                        /* gid */
+  uint64_t first_end_ns, first_wait_ns; /* of its first fetch */
+  uint64_t count, waited_ns;            /* of its fetches in the window */
+};
 struct fetches {
   uint32_t pipe;  /* gid of the result pipe; 0: not seen */
   uint64_t taken; /* of what was sent through it */
   uint64_t count, ns, waited, waited_ns;
   VEC(struct depth) depths; /* one a fetch */
+  VEC(struct epoch) epochs; /* in the order of their first fetches */
+  uint64_t pinned;          /* batches that the pin-memory thread had done, summed over fetches with one */
+  uint64_t pinned_fetches;
 };
 
 /* Totals of a process, sampled. */
@@ -284,6 +298,7 @@ struct process {
   bool uses_gpu;                              /* CUDA calls were seen */
   uint64_t step_read_ns, step_write_ns;       /* its main thread in calls on files since its first step ended */
   struct fetches fetches;
+  uint32_t pin_thread; /* the latest thread but the main one that reads messages from a pipe, + 1; 0: none */
   struct usage first_usage, last_usage;
   enum opgap_role role;
   int32_t worker;
@@ -614,8 +629,9 @@ void timeline_free(struct thread *t);
 void timeline_free_edges(struct edge_table *table);
 
 /* threads.c: scheduler samples, and what each thread's blocking calls waited for */
+/* flags: of the name of its object, which is `name`. */
 void threads_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
-                  bool on_pipe);
+                  uint32_t name, uint32_t flags);
 void threads_begin(struct analysis *a, struct thread *t, uint64_t at); /* its totals are 0 there */
 void threads_sample(struct analysis *a, unsigned process, const struct opgap_record *r);
 struct thread *threads_of_tid(struct analysis *a, unsigned process, uint64_t tid); /* NULL: unknown */

@@ -2,21 +2,62 @@
  *
  * A batch is one message of a worker to its result pipe.  Ready batches are messages sent less batches fetched; where
  * batches come out of order, or a pipe serves several epochs, this is an estimate, set right at each fetch that had to
- * wait. */
+ * wait.
+ *
+ * With pinned memory a thread of the trainer takes the messages from the pipe and hands them on: it is the thread that
+ * reads the workers' pipe and is not the main one. */
 #include "analysis/internal.h"
 #include "analysis/stacks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+static struct epoch *epoch_of(struct fetches *f, uint32_t pipe)
+{
+  for (size_t i = f->epochs.count; i-- > 0;)
+    if (f->epochs.at[i].pipe == pipe)
+      return &f->epochs.at[i];
+  struct epoch *epoch = VEC_PUSH(&f->epochs);
+  epoch->pipe = pipe;
+  return epoch;
+}
+
+static void add_to_epoch(struct analysis *a, struct fetches *f, const struct opgap_record *r, uint64_t waited_ns)
+{
+  struct epoch *epoch = epoch_of(f, f->pipe);
+  if (epoch->first_end_ns == 0) {
+    epoch->first_end_ns = r->end_ns;
+    epoch->first_wait_ns = waited_ns;
+  }
+  if (!analysis_in_window(a, r->end_ns))
+    return;
+  epoch->count++;
+  epoch->waited_ns += waited_ns;
+}
+
+/* How many batches the pin-memory thread had done that the trainer had not fetched. */
+static void add_pinned(const struct analysis *a, const struct process *p, struct fetches *f, uint64_t waited_ns)
+{
+  const struct thread *t = p->pin_thread ? &a->threads[p->pin_thread - 1] : NULL;
+  if (t == NULL || t->work_pipe != f->pipe + 1)
+    return;
+  f->pinned_fetches++;
+  f->pinned += waited_ns > 0 || t->messages <= f->taken ? 0 : t->messages - f->taken;
+}
+
 void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t pipe, uint64_t waited_ns)
 {
+  const struct process *p = &a->processes[t->process];
   struct fetches *f = &a->processes[t->process].fetches;
+  if (pipe == 0 && p->pin_thread != 0)
+    pipe = a->threads[p->pin_thread - 1].work_pipe - 1;
   if (pipe != 0 && pipe != f->pipe) {
     f->pipe = pipe;
     f->taken = 0;
   }
   uint64_t sent = f->pipe ? timeline_writes(a, f->pipe) : 0;
+  if (f->pipe)
+    add_to_epoch(a, f, r, waited_ns);
   if (analysis_in_window(a, r->end_ns)) {
     f->count++;
     f->ns += r->end_ns - r->start_ns;
@@ -26,6 +67,7 @@ void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_recor
       struct depth *depth = VEC_PUSH(&f->depths);
       depth->at = r->start_ns;
       depth->ready = waited_ns > 0 || sent <= f->taken ? 0 : (uint32_t)(sent - f->taken);
+      add_pinned(a, p, f, waited_ns);
     }
   }
   f->taken = waited_ns > 0 || f->taken + 1 > sent ? sent : f->taken + 1;
@@ -65,6 +107,8 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *
   row->file_ns = all->file - before->file;
   row->lock_ns = all->lock - before->lock;
   row->sleep_ns = all->sleep - before->sleep;
+  row->network_ns = all->network - before->network;
+  row->child_ns = all->child - before->child;
   size_t first = timeline_samples_from(t, ready);
   if (first + 1 < t->samples.count)
     row->queue_ns = RING_AT(&t->samples, t->samples.count - 1)->queue - RING_AT(&t->samples, first)->queue;
@@ -165,10 +209,68 @@ static void depths(struct opgap_sum_loader *loader, const struct fetches *f)
     loader->depths[i] = counts[i] ? sums[i] / (double)counts[i] : -1;
 }
 
+/* Messages of workers in this pipe. */
+static uint64_t sent_by_workers(const struct analysis *a, uint32_t pipe)
+{
+  uint64_t sum = 0;
+  for (unsigned i = 0; i < a->process_count; i++)
+    if (a->processes[i].role == OPGAP_ROLE_WORKER)
+      sum += opgap_map_get(&a->pipe_writers, pipe, i);
+  return sum;
+}
+
+/* The threads of the trainer that read from its workers' pipes, one for each time that workers were made. */
+static void fill_pin_threads(const struct analysis *a, unsigned trainer, struct opgap_sum_loader *loader)
+{
+  for (unsigned i = 0; i < a->thread_count; i++) {
+    const struct thread *t = &a->threads[i];
+    const struct process *p = &a->processes[t->process];
+    bool pins = false;
+    for (size_t k = 0; t->process == trainer && !t->main && t->messages > 0 && k < p->fetches.epochs.count; k++)
+      pins = pins || p->fetches.epochs.at[k].pipe + 1 == t->work_pipe;
+    if (!pins)
+      continue;
+    uint64_t end = t->end_ns ? t->end_ns : t->last_ns;
+    loader->pin_threads++;
+    uint64_t sent = sent_by_workers(a, t->work_pipe - 1); /* the last message may be the trainer's: the end */
+    loader->pin_batches += t->messages < sent ? t->messages : sent;
+    loader->pin_wait_ns += t->waits.idle;
+    loader->pin_busy_ns += less(end, t->born_ns + t->waits.all);
+  }
+}
+
+static void fill_epochs(struct analysis *a, unsigned trainer, struct opgap_sum_loader *loader)
+{
+  const struct fetches *f = &a->processes[trainer].fetches;
+  loader->epochs = opgap_pool_alloc(a->pool, f->epochs.count * sizeof *loader->epochs);
+  for (size_t i = 0; i < f->epochs.count; i++) {
+    const struct epoch *from = &f->epochs.at[i];
+    struct opgap_sum_epoch *row = &loader->epochs[loader->epoch_count];
+    uint64_t start = UINT64_MAX;
+    *row = (struct opgap_sum_epoch){
+        .first_wait_ns = from->first_wait_ns, .fetches = from->count, .await_ns = from->waited_ns};
+    for (unsigned k = 0; k < a->process_count; k++) {
+      const struct process *p = &a->processes[k];
+      struct opgap_sum_worker worker;
+      if (p->role != OPGAP_ROLE_WORKER || p->result_pipe != from->pipe)
+        continue;
+      fill(a, k, &worker);
+      row->workers++;
+      row->startup_ns = worker.startup_ns > row->startup_ns ? worker.startup_ns : row->startup_ns;
+      start = p->info->start_ns < start ? p->info->start_ns : start;
+    }
+    if (row->workers == 0 || row->fetches == 0)
+      continue;
+    row->start_ns = less(start, a->start_ns);
+    row->first_batch_ns = less(from->first_end_ns, start);
+    loader->epoch_count++;
+  }
+}
+
 void loader_finish(struct analysis *a)
 {
   struct opgap_sum_loader *loader = &a->summary->loader;
-  loader->depth = -1;
+  loader->depth = loader->pinned_depth = -1;
   loader->worker = opgap_pool_alloc(a->pool, a->process_count * sizeof *loader->worker);
   for (unsigned i = 0; i < a->process_count; i++) {
     const struct process *p = &a->processes[i];
@@ -193,8 +295,13 @@ void loader_finish(struct analysis *a)
     loader->waited += p->fetches.waited;
     loader->await_ns += p->fetches.waited_ns;
     charge(a, &a->thread_gaps[i]);
-    if (i == shown)
-      depths(loader, &p->fetches);
+    if (i != shown)
+      continue;
+    depths(loader, &p->fetches);
+    fill_pin_threads(a, i, loader);
+    fill_epochs(a, i, loader);
+    if (p->fetches.pinned_fetches > 0)
+      loader->pinned_depth = (double)p->fetches.pinned / (double)p->fetches.pinned_fetches;
   }
   if (loader->depth_chunk_ns)
     loader->depth_start_ns -= a->start_ns;

@@ -182,12 +182,21 @@ struct opgap_sum_worker {
   uint64_t startup_ns;                 /* from its start until it asked for its first index */
   uint64_t busy_ns, idle_ns;           /* after start-up; idle: waiting for an index */
   uint64_t file_ns, lock_ns, sleep_ns; /* of busy, main thread */
+  uint64_t network_ns, child_ns;       /* likewise: in sockets; for child processes and their output */
   uint64_t queue_ns;                   /* of busy, runnable without a CPU; OPGAP_UNKNOWN without samples */
   uint64_t read_bytes;
   uint64_t awaited_ns;         /* the trainer waited for it */
   const char *source_location; /* "FILE:LINE FUNCTION" of its Python code that most of its time in calls and outermost
                                   ops of 80 us or more was called from; "": no stacks */
   uint64_t source_ns;          /* that time */
+};
+/* Workers that were made at one time: an epoch, without persistent_workers. */
+struct opgap_sum_epoch {
+  uint64_t start_ns; /* of the first of them */
+  unsigned workers;
+  uint64_t startup_ns;                    /* of the slowest, until it asked for its first index */
+  uint64_t first_batch_ns, first_wait_ns; /* from start_ns until the trainer had the first batch; its wait for that */
+  uint64_t fetches, await_ns;             /* of all batches; await_ns: sum of the waits */
 };
 #define OPGAP_DEPTH_CHUNKS 30u
 struct opgap_sum_loader {
@@ -200,6 +209,14 @@ struct opgap_sum_loader {
   double depth;                       /* batches ready when the trainer asked, on average; negative: unknown */
   uint64_t depth_start_ns, depth_chunk_ns; /* over time; chunk 0: unknown */
   double depths[OPGAP_DEPTH_CHUNKS];       /* negative: none was fetched then */
+  /* Of the trainer whose depth this is: */
+  size_t epoch_count;
+  struct opgap_sum_epoch *epochs; /* by their first fetches */
+  unsigned pin_threads;           /* threads that pin memory, one for each row of `epochs`; 0: none */
+  uint64_t pin_batches;           /* that they took from the workers */
+  uint64_t pin_wait_ns;           /* they waited for workers */
+  uint64_t pin_busy_ns;           /* in no blocking call: pinning, unpickling */
+  double pinned_depth;            /* of `depth`, what they had done; negative: unknown */
 };
 
 struct opgap_sum_steps {

@@ -16,16 +16,51 @@ struct thread *threads_of_tid(struct analysis *a, unsigned process, uint64_t tid
   return index ? &a->threads[index - 1] : NULL;
 }
 
+/* A message of Python's multiprocessing is its length in 4 bytes, then as many. */
+#define MESSAGE_HEADER 4u
+
+static bool is_socket(const struct analysis *a, uint32_t name, uint32_t flags)
+{
+  return flags & NAME_PIPE && strncmp(analysis_text(a, name), "socket:[", 8) == 0;
+}
+
+static void follow_messages(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t pipe)
+{
+  if (t->work_pipe == 0 && t->first_poll_ns != 0)
+    t->work_pipe = pipe + 1;
+  if (t->work_pipe != pipe + 1 || r->field[1] != MESSAGE_HEADER)
+    return;
+  t->messages++;
+  if (!t->main)
+    a->processes[t->process].pin_thread = (uint32_t)(t - a->threads) + 1;
+}
+
+/* Time in a call on a pipe or socket, and in the polls before it: of the work that is given to the thread, of the
+ * network, or of a child process whose output it reads. */
+static void add_pipe(struct analysis *a, struct thread *t, const struct hook *hook, uint64_t ns, uint32_t name)
+{
+  bool network = is_socket(a, name, NAME_PIPE);
+  bool other = network || (hook->verb != VERB_WRITE && t->work_pipe != 0 && t->work_pipe != name + 1);
+  uint64_t polled = other && hook->verb == VERB_READ ? t->polled_ns : 0;
+  uint64_t *waits = network ? &t->waits.network : other ? &t->waits.child : &t->waits.idle;
+  t->waits.idle -= polled;
+  *waits += ns + polled;
+}
+
 void threads_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
-                  bool on_pipe)
+                  uint32_t name, uint32_t flags)
 {
   uint64_t ns = r->end_ns - r->start_ns;
-  if (hook->verb == VERB_POLL && t->first_poll_ns == 0) {
+  if (hook->verb == VERB_POLL && t->first_poll_ns == 0 && !is_socket(a, name, flags)) {
     t->first_poll_ns = r->start_ns;
     t->waits_before_poll = t->waits;
   }
-  if (!analysis_in_window(a, r->end_ns))
+  if (hook->verb == VERB_READ && flags & NAME_PIPE && !is_socket(a, name, flags))
+    follow_messages(a, t, r, name);
+  if (!analysis_in_window(a, r->end_ns)) {
+    t->polled_ns = 0;
     return;
+  }
   t->waits.all += ns;
   switch (hook->verb) {
   case VERB_MUTEX:
@@ -37,7 +72,18 @@ void threads_call(struct analysis *a, struct thread *t, const struct hook *hook,
     t->waits.sleep += ns;
     break;
   case VERB_POLL:
+    if (flags & NAME_PIPE) {
+      add_pipe(a, t, hook, ns, name);
+      break;
+    }
     t->waits.idle += ns;
+    t->polled_ns += ns;
+    return;
+  case VERB_CONNECT:
+    t->waits.network += ns;
+    break;
+  case VERB_CHILD:
+    t->waits.child += ns;
     break;
   case VERB_READ:
   case VERB_WRITE:
@@ -45,14 +91,15 @@ void threads_call(struct analysis *a, struct thread *t, const struct hook *hook,
   case VERB_CLOSE:
   case VERB_SYNC:
   case VERB_STAT:
-    if (on_pipe)
-      t->waits.idle += ns;
+    if (flags & NAME_PIPE)
+      add_pipe(a, t, hook, ns, name);
     else
       t->waits.file += ns;
     break;
   default:
     break;
   }
+  t->polled_ns = 0;
 }
 
 void threads_begin(struct analysis *a, struct thread *t, uint64_t at)

@@ -203,12 +203,37 @@ static bool joined_thread(struct analysis *a, const struct thread *t, const stru
   return true;
 }
 
+/* The thread that came last to a barrier lets the others go on. */
+static bool last_to_come(const struct analysis *a, const struct thread *t, const struct past_call *call,
+                         struct edge *edge)
+{
+  bool any = false;
+  for (unsigned k = 0; k < a->thread_count; k++) {
+    const struct thread *other = &a->threads[k];
+    if (other == t || other->process != t->process)
+      continue;
+    for (size_t i = timeline_calls_from(other, call->start); i < other->calls.count; i++) {
+      const struct past_call *its = RING_AT(&other->calls, i);
+      if (its->start > call->end)
+        break;
+      if (its->object != call->object || its->named || its->start < call->start || (any && its->start < edge->start) ||
+          a->processes[t->process].hooks[its->event].verb != VERB_BARRIER)
+        continue;
+      *edge = (struct edge){its->start, its->end, k};
+      any = true;
+    }
+  }
+  return any;
+}
+
 bool timeline_waker(struct analysis *a, const struct thread *t, const struct past_call *call, struct edge *edge)
 {
   const struct process *p = &a->processes[t->process];
   enum verb verb = (enum verb)p->hooks[call->event].verb;
   if (verb == VERB_JOIN)
     return joined_thread(a, t, call, edge);
+  if (verb == VERB_BARRIER)
+    return last_to_come(a, t, call, edge);
   if (call->waker != 0) {
     *edge = (struct edge){call->woken, call->woken, call->waker - 1};
     return true;

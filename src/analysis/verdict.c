@@ -130,7 +130,8 @@ static void remedies_workers(struct draft *d, unsigned workers)
 {
   const char *kind = d->a->loader_kind;
   remedy(d, d->a->loader_remedy);
-  if (strcmp(kind, "worker_sleep") == 0 || strcmp(kind, "slow_read") == 0 || strcmp(kind, "slow_decode") == 0)
+  if (strcmp(kind, "worker_sleep") == 0 || strcmp(kind, "slow_read") == 0 || strcmp(kind, "slow_network") == 0 ||
+      strcmp(kind, "slow_decode") == 0)
     remedy(d, opgap_pool_printf(d->a->pool, "Raise DataLoader(num_workers) above %u if CPU cores are free.", workers));
 }
 

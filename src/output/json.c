@@ -301,6 +301,8 @@ static json_t *worker_json(const struct opgap_sum_worker *w)
   PUT(j, "file_ns", number(w->file_ns));
   PUT(j, "lock_ns", number(w->lock_ns));
   PUT(j, "sleep_ns", number(w->sleep_ns));
+  PUT(j, "network_ns", number(w->network_ns));
+  PUT(j, "child_ns", number(w->child_ns));
   PUT(j, "run_queue_ns", number(w->queue_ns));
   PUT(j, "read_bytes", number(w->read_bytes));
   PUT(j, "awaited_ns", number(w->awaited_ns));
@@ -309,11 +311,39 @@ static json_t *worker_json(const struct opgap_sum_worker *w)
   return j;
 }
 
+static json_t *epoch_json(const struct opgap_sum_epoch *e)
+{
+  json_t *j = json_object();
+  PUT(j, "start_ns", number(e->start_ns));
+  PUT(j, "workers", json_integer(e->workers));
+  PUT(j, "startup_ns", number(e->startup_ns));
+  PUT(j, "first_batch_ns", number(e->first_batch_ns));
+  PUT(j, "first_wait_ns", number(e->first_wait_ns));
+  PUT(j, "fetches", number(e->fetches));
+  PUT(j, "wait_ns", number(e->await_ns));
+  return j;
+}
+
+static json_t *pin_json(const struct opgap_sum_loader *l)
+{
+  json_t *j = l->pin_threads ? json_object() : json_null();
+  if (l->pin_threads == 0)
+    return j;
+  PUT(j, "threads", json_integer(l->pin_threads));
+  PUT(j, "batches", number(l->pin_batches));
+  PUT(j, "wait_ns", number(l->pin_wait_ns));
+  PUT(j, "busy_ns", number(l->pin_busy_ns));
+  PUT(j, "ready_batches", l->pinned_depth < 0 ? json_null() : json_real(l->pinned_depth));
+  return j;
+}
+
 static json_t *loader_json(const struct opgap_sum_loader *l)
 {
-  json_t *j = json_object(), *workers = json_array(), *depths = json_array();
+  json_t *j = json_object(), *workers = json_array(), *depths = json_array(), *epochs = json_array();
   for (size_t i = 0; i < l->worker_count; i++)
     json_array_append_new(workers, worker_json(&l->worker[i]));
+  for (size_t i = 0; i < l->epoch_count; i++)
+    json_array_append_new(epochs, epoch_json(&l->epochs[i]));
   for (unsigned i = 0; l->depth_chunk_ns > 0 && i < OPGAP_DEPTH_CHUNKS; i++)
     json_array_append_new(depths, l->depths[i] < 0 ? json_null() : json_real(l->depths[i]));
   PUT(j, "workers", json_integer(l->workers));
@@ -326,6 +356,8 @@ static json_t *loader_json(const struct opgap_sum_loader *l)
   PUT(j, "ready_start_ns", l->depth_chunk_ns ? number(l->depth_start_ns) : json_null());
   PUT(j, "ready_chunk_ns", l->depth_chunk_ns ? number(l->depth_chunk_ns) : json_null());
   PUT(j, "ready_over_time", depths);
+  PUT(j, "pin_memory", pin_json(l));
+  PUT(j, "epochs", epochs);
   PUT(j, "processes", workers);
   return j;
 }

@@ -478,11 +478,10 @@ size_t section_gpus(struct table *table, const struct opgap_summary *s, const st
 size_t section_workers(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"Worker", true, 28, 0},          {"PID", false, 0, 6},      {"Batches", false, 0, 0},
-      {"Start-up", false, 0, 2},        {"Busy", false, 0, 0},     {"Busy %", false, 0, 1},
-      {"Files", false, 0, 0},           {"MB/s", false, 0, 3},     {"Locks", false, 0, 4},
-      {"Sleep", false, 0, 5},           {"CPU wait", false, 0, 3}, {"Awaited", false, 0, 0},
-      {"Source Location", true, 80, 0},
+      {"Worker", true, 28, 0},   {"PID", false, 0, 6},     {"Batches", false, 0, 0},         {"Start-up", false, 0, 2},
+      {"Busy", false, 0, 0},     {"Busy %", false, 0, 1},  {"Files", false, 0, 0},           {"MB/s", false, 0, 3},
+      {"Locks", false, 0, 4},    {"Sleep", false, 0, 5},   {"Network", false, 0, 4},         {"Children", false, 0, 5},
+      {"CPU wait", false, 0, 3}, {"Awaited", false, 0, 0}, {"Source Location", true, 80, 0},
   };
   const struct opgap_sum_loader *l = &s->loader;
   bool places = false;
@@ -504,12 +503,37 @@ size_t section_workers(struct table *table, const struct opgap_summary *s, const
       table_cell(table, "-");
     table_time(table, w->lock_ns, false);
     table_time(table, w->sleep_ns, false);
+    table_time(table, w->network_ns, false);
+    table_time(table, w->child_ns, false);
     table_time(table, w->queue_ns, true);
     table_time(table, w->awaited_ns, false);
     if (places)
       table_cell(table, w->source_location[0] ? w->source_location : "-");
   }
   return l->worker_count - opgap_shown(l->worker_count, o);
+}
+
+size_t section_epochs(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  static const struct table_column columns[] = {
+      {"Workers made at", true, 20, 0}, {"Workers", false, 0, 0},       {"Start-up", false, 0, 0},
+      {"First batch", false, 0, 0},     {"Waited for it", false, 0, 0}, {"Batches", false, 0, 0},
+      {"All waits", false, 0, 0},
+  };
+  const struct opgap_sum_loader *l = &s->loader;
+  size_t shown = opgap_shown(l->epoch_count, o);
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < shown; i++) {
+    const struct opgap_sum_epoch *e = &l->epochs[i];
+    table_format(table, "%.3f s", (double)e->start_ns / 1e9);
+    table_format(table, "%u", e->workers);
+    table_time(table, e->startup_ns, false);
+    table_time(table, e->first_batch_ns, false);
+    table_time(table, e->first_wait_ns, false);
+    table_count(table, e->fetches);
+    table_time(table, e->await_ns, false);
+  }
+  return l->epoch_count - shown;
 }
 
 void section_ready(char *text, size_t size, const struct opgap_sum_loader *loader)

@@ -41,6 +41,7 @@ void section_gpu_use(char *text, size_t size, const struct opgap_sum_gpu_use *us
 size_t section_ranks(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 void section_straggler(char *text, size_t size, const struct opgap_sum_ranks *ranks);
 size_t section_workers(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+size_t section_epochs(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 /* One digit for each thirtieth of the time: batches ready, 9 for more, "." where none was asked for. */
 void section_ready(char *text, size_t size, const struct opgap_sum_loader *loader);
 size_t section_threads(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);

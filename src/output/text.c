@@ -494,7 +494,7 @@ static void loader(const struct page *p)
 {
   const struct opgap_sum_loader *l = &p->s->loader;
   struct table table;
-  char wait[32], startup[32], depth[OPGAP_DEPTH_CHUNKS + 1], chunk[32];
+  char wait[32], startup[32], busy[32], depth[OPGAP_DEPTH_CHUNKS + 1], chunk[32];
   if (l->worker_count == 0)
     return;
   heading(p, "DataLoader workers");
@@ -507,10 +507,21 @@ static void loader(const struct page *p)
     text_time(chunk, sizeof chunk, l->depth_chunk_ns);
     say(p, "batches ready when one was asked for: ~%.1f on average, by %s: %s", l->depth, chunk, depth);
   }
+  if (l->pin_threads > 0) {
+    text_time(wait, sizeof wait, l->pin_wait_ns);
+    text_time(busy, sizeof busy, l->pin_busy_ns);
+    say(p,
+        "pin-memory thread: %llu batches, waited %s for workers, %s in no blocking call; of the ready ones ~%.1f "
+        "were pinned",
+        (unsigned long long)l->pin_batches, wait, busy, l->pinned_depth);
+  }
   if (p->markdown)
     fputc('\n', p->file);
   size_t more = section_workers(&table, p->s, p->o);
   finish_table(p, &table, more, "workers");
+  fputc('\n', p->file);
+  more = section_epochs(&table, p->s, p->o);
+  finish_table(p, &table, more, "times that workers were made");
 }
 
 static void threads(const struct page *p)

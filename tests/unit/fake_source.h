@@ -23,6 +23,7 @@ enum fake_hook {
   FAKE_CUDA_SYNC,
   FAKE_WAITPID,
   FAKE_CUDA_MALLOC,
+  FAKE_BARRIER,
   FAKE_HOOK_END
 };
 

@@ -127,6 +127,29 @@ START_TEST(test_short_sleeps)
 }
 END_TEST
 
+/* Two others come to the barrier before the main thread and 6 ms after it: it waits for the code of the last, and goes
+ * on 0.2 ms later.  Of another barrier nobody comes. */
+START_TEST(test_barrier_waits_for_the_last)
+{
+  unsigned early = fake_thread(p, 101, "early"), late = fake_thread(p, 102, "late");
+  for (uint64_t i = 0; i < STEPS; i++) {
+    step_begins(i);
+    fake_call(p, late, 0, FAKE_BARRIER, step_us(i) + 3000, step_us(i) + 3100, 0xdd, 0, 0);
+    fake_call(p, late, 0, FAKE_BARRIER, step_us(i) + 8100, step_us(i) + 8150, 0xba, 0, 0);
+    fake_call(p, early, 0, FAKE_BARRIER, step_us(i) + 1000, step_us(i) + 8350, 0xba, 0, 0);
+    fake_call(p, t, 0, FAKE_BARRIER, step_us(i) + 2100, step_us(i) + 8300, 0xba, 0, 0);
+    step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  /* what the last one waited for at its other barrier is that: 0.1 ms of the 6 */
+  assert_first(s, "other_thread");
+  ck_assert_uint_eq(bottleneck(s, "other_thread")->ns, COUNTED * 5900 * US);
+  ck_assert_uint_eq(s->breakdown.other_wait_ns[OPGAP_CAUSE_SYNCHRONISATION], COUNTED * 100 * US);
+  ck_assert_uint_eq(s->breakdown.other_wait_ns[OPGAP_CAUSE_RUN_QUEUE], COUNTED * 200 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* Half of the steps end inside a sleep: behind it the caches are refilled once. */
 START_TEST(test_sleep_over_two_steps)
 {
@@ -331,7 +354,7 @@ static uint64_t batch_us(uint64_t i)
 struct worker_plan {
   unsigned first, every, until;
   uint64_t start_us, startup_us, busy_us;
-  enum { COMPUTES, READS, SLEEPS, WAITS_FOR_A_LOCK } work;
+  enum { COMPUTES, READS, SLEEPS, WAITS_FOR_A_LOCK, ASKS_A_SERVER, RUNS_A_CHILD } work;
 };
 
 static void make_worker(int pid, const struct worker_plan *plan)
@@ -344,13 +367,26 @@ static void make_worker(int pid, const struct worker_plan *plan)
   fake_call(w, main_thread, 0, FAKE_SLEEP, plan->start_us + 1000, idle - 1000, 0, 0, 0); /* start-up, no work */
   for (unsigned i = plan->first; i < plan->until; i += plan->every) {
     uint64_t done = batch_us(i) + 90000, start = done - plan->busy_us;
-    fake_file_call(w, main_thread, 0, FAKE_POLL, idle, start, "pipe:[9]", 1);
+    fake_file_call(w, main_thread, 0, FAKE_POLL, idle, start - 20, "pipe:[9]", 1);
+    fake_file_call(w, main_thread, 0, FAKE_READ, start - 20, start - 10, "pipe:[9]", 4);
+    fake_file_call(w, main_thread, 0, FAKE_READ, start - 10, start, "pipe:[9]", 40);
     if (plan->work == READS)
       fake_file_call(w, main_thread, 0, FAKE_READ, start, done - 100, "/d/slow", 1000);
     if (plan->work == SLEEPS)
       fake_call(w, main_thread, 0, FAKE_SLEEP, start, done - 100, 0, 0, 0);
     if (plan->work == WAITS_FOR_A_LOCK)
       fake_call(w, main_thread, 0, FAKE_SEM_WAIT, start, done - 100, 0x5e, 0, 0);
+    if (plan->work == ASKS_A_SERVER) { /* by an event loop, then by a poll and a read that waits, too */
+      fake_file_call(w, main_thread, 0, FAKE_POLL, start, start + 4000, "", 1);
+      fake_file_call(w, main_thread, 0, FAKE_READ, start + 4000, start + 4010, "socket:[77]", 4);
+      fake_file_call(w, main_thread, 0, FAKE_POLL, start + 4010, start + 5000, "socket:[77]", 1);
+      fake_file_call(w, main_thread, 0, FAKE_READ, start + 5000, done - 100, "socket:[77]", 64);
+    }
+    if (plan->work == RUNS_A_CHILD) { /* its output, then its end */
+      fake_file_call(w, main_thread, 0, FAKE_POLL, start, start + 9000, "pipe:[88]", 1);
+      fake_file_call(w, main_thread, 0, FAKE_READ, start + 9000, start + 9010, "pipe:[88]", 4);
+      fake_call(w, main_thread, 0, FAKE_WAITPID, start + 9010, done - 100, 0, 0, 0);
+    }
     fake_file_call(w, main_thread, 0, FAKE_WRITE, done, done + 10, result_pipe, 64);
     idle = done + 20;
   }
@@ -426,6 +462,40 @@ START_TEST(test_slow_read)
   /* each wait ends with a batch of the worker that it is charged to, up to the write that ended it */
   ck_assert_uint_eq(l->worker[0].awaited_ns, 10 * 89 * MS);
   ck_assert_uint_eq(l->worker[1].awaited_ns, 10 * 89 * MS);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* What a worker waits for in a poll is told by what it polled, or reads next: not its next index here. */
+START_TEST(test_slow_network)
+{
+  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 80000, ASKS_A_SERVER};
+  make_worker(200, &plan);
+  fetch_all();
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_loader(s, "slow_network");
+  assert_remedies(
+      s, "Keep the data on a local disk, or ask for more at a time: larger objects, several requests at once.", true);
+  ck_assert_uint_eq(s->loader.worker[0].network_ns, STEPS * 79900 * US);
+  ck_assert_uint_eq(s->loader.worker[0].child_ns, 0);
+  ck_assert_uint_eq(s->loader.worker[0].file_ns, 0);
+  /* from the poll for an index to the read of it, and 10 us in each write of a batch */
+  ck_assert_uint_eq(s->loader.worker[0].idle_ns,
+                    ((90000 - 80000 + 90000) + (STEPS - 1) * (20000 - 20) + STEPS * 10) * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_decode_in_child_processes)
+{
+  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 80000, RUNS_A_CHILD};
+  make_worker(200, &plan);
+  fetch_all();
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_loader(s, "slow_decode");
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "slow_decode")->text, "mostly in child processes) for 100.0 % of"));
+  ck_assert_uint_eq(s->loader.worker[0].child_ns, STEPS * 79900 * US);
+  ck_assert_uint_eq(s->loader.worker[0].network_ns, 0);
   opgap_summary_free(s);
 }
 END_TEST
@@ -526,6 +596,18 @@ START_TEST(test_worker_restart)
   ck_assert_uint_eq(s->loader.workers, 1);
   ck_assert_uint_eq(s->loader.worker_count, 4);
   ck_assert_uint_eq(s->loader.startup_wait_ns, 4 * 84 * MS); /* from 1 ms to 85 ms of its step */
+  ck_assert_uint_eq(s->loader.epoch_count, 4);
+  for (unsigned epoch = 0; epoch < 4; epoch++) {
+    const struct opgap_sum_epoch *e = &s->loader.epochs[epoch];
+    ck_assert_uint_eq(e->start_ns, batch_us(5 * epoch) * US - s->start_ns);
+    ck_assert_uint_eq(e->workers, 1);
+    ck_assert_uint_eq(e->startup_ns, 85 * MS);
+    ck_assert_uint_eq(e->first_batch_ns, 91 * MS);
+    ck_assert_uint_eq(e->first_wait_ns, 89040 * US); /* from the start of its poll to the end of its read */
+    ck_assert_uint_eq(e->fetches, 5);
+    ck_assert_uint_eq(e->await_ns, 89040 * US);
+  }
+  ck_assert_uint_eq(s->loader.pin_threads, 0);
   ck_assert_ptr_nonnull(strstr(bottleneck(s, "worker_restart")->text, "4 processes for 1 workers, 0.085 s each"));
   opgap_summary_free(s);
 }
@@ -561,6 +643,47 @@ START_TEST(test_ready_batches)
   ck_assert_double_eq(s->loader.depths[0], 10);
   ck_assert_double_eq(s->loader.depths[OPGAP_DEPTH_CHUNKS - 1], 1);
   opgap_summary_free(s);
+}
+END_TEST
+
+/* As before, with a thread that pins: it takes each message 1.5 ms before it is fetched, until `late` it takes 0.5 ms
+ * for it, and then it waits for the next.  Or it takes all at once; then all that are ready are pinned. */
+START_TEST(test_pin_memory_thread)
+{
+  for (int at_once = 0; at_once < 2; at_once++) {
+    setup();
+    unsigned w = fake_process(200, 100, "python train.py"), worker = fake_thread(w, 200, "pt_data_worker");
+    unsigned pin = fake_thread(p, 102, "pt_data_pin");
+    fake_file_call(w, worker, 0, FAKE_POLL, 90000, 90010, "pipe:[9]", 1);
+    for (unsigned i = 0; i < 10; i++)
+      fake_file_call(w, worker, 0, FAKE_WRITE, 100000 + i, 100000 + i + 1, "pipe:[42]", 64);
+    uint64_t idle = 101000, waited = 0;
+    for (unsigned i = 0; i < 10; i++) {
+      uint64_t at = at_once ? 102000 + 1000 * i : batch_us(i) - 1500;
+      fake_file_call(p, pin, 0, FAKE_POLL, idle, at, "pipe:[42]", 1);
+      fake_file_call(p, pin, 0, FAKE_READ, at, at + 10, "pipe:[42]", 4);
+      fake_file_call(p, pin, 0, FAKE_READ, at + 10, at + 20, "pipe:[42]", 60);
+      waited += at + 20 - idle;
+      idle = at + 520;
+    }
+    for (unsigned i = 0; i < 10; i++) {
+      uint64_t at = batch_us(i);
+      fake_user_op(p, t, 0, at, at + 1000, NEXT);
+      fake_op(p, t, 0, at + 92000, at + 97000, "autograd::engine::evaluate_function: AddBackward0", 0, 0);
+      fake_user_op(p, t, 0, at + 97500, at + 100000, "Optimizer.step#SGD.step");
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    ck_assert_uint_eq(s->loader.pin_threads, 1);
+    ck_assert_uint_eq(s->loader.pin_batches, 10);
+    ck_assert_uint_eq(s->loader.pin_wait_ns, waited * US);
+    ck_assert_uint_eq(s->loader.pin_busy_ns, 9 * 500 * US); /* behind its last record it may do anything */
+    ck_assert_double_eq(s->loader.depth, 5.5);
+    ck_assert_double_eq(s->loader.pinned_depth, at_once ? 5.5 : 1);
+    ck_assert_uint_eq(s->loader.epoch_count, 1);
+    ck_assert_uint_eq(s->loader.epochs[0].fetches, 10);
+    ck_assert_uint_eq(s->loader.epochs[0].first_wait_ns, 0);
+    opgap_summary_free(s);
+  }
 }
 END_TEST
 
@@ -899,6 +1022,7 @@ int main(void)
   tcase_add_test(tests, test_short_sleeps);
   tcase_add_test(tests, test_child_bound_holds_fork_and_copies);
   tcase_add_test(tests, test_sleep_over_two_steps);
+  tcase_add_test(tests, test_barrier_waits_for_the_last);
   tcase_add_test(tests, test_tails_are_of_their_own_waits);
   tcase_add_test(tests, test_communication_bound);
   tcase_add_test(tests, test_gpu_bound_holds_waits_for_a_cpu);
@@ -906,6 +1030,8 @@ int main(void)
   tcase_add_test(tests, test_files_read_or_written);
   tcase_add_test(tests, test_gpu_bound_is_no_more_than_idle_and_host_time);
   tcase_add_test(tests, test_slow_read);
+  tcase_add_test(tests, test_slow_network);
+  tcase_add_test(tests, test_decode_in_child_processes);
   tcase_add_test(tests, test_too_few_workers);
   tcase_add_test(tests, test_slow_decode);
   tcase_add_test(tests, test_worker_sleep);
@@ -914,6 +1040,7 @@ int main(void)
   tcase_add_test(tests, test_worker_restart);
   tcase_add_test(tests, test_no_workers);
   tcase_add_test(tests, test_ready_batches);
+  tcase_add_test(tests, test_pin_memory_thread);
   tcase_add_test(tests, test_long_next_is_one_gap);
   tcase_add_test(tests, test_steps_by_period);
   tcase_add_test(tests, test_no_period);
