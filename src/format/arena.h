@@ -73,12 +73,24 @@ struct opgap_open_op {
   uint32_t stack, reserved;
 };
 
-/* TAKEN: its new owner fills it in; the consumer looks at it from LIVE on. */
-enum opgap_slot_state { OPGAP_SLOT_FREE, OPGAP_SLOT_TAKEN, OPGAP_SLOT_LIVE, OPGAP_SLOT_DYING, OPGAP_SLOT_ENDED };
+/* TAKEN: its new owner fills it in; the consumer looks at it from LIVE on.
+ * GUEST: the owner is a forked child that has no session of its own yet (record/guest.h), and alone writes the slot;
+ * its pid stands above the state, so that one compare-and-swap takes the slot of this very child. */
+enum opgap_slot_state {
+  OPGAP_SLOT_FREE,
+  OPGAP_SLOT_TAKEN,
+  OPGAP_SLOT_LIVE,
+  OPGAP_SLOT_DYING,
+  OPGAP_SLOT_ENDED,
+  OPGAP_SLOT_GUEST
+};
+#define OPGAP_SLOT_GUEST_OF(pid) (OPGAP_SLOT_GUEST | (uint32_t)(pid) << 8)
+#define OPGAP_SLOT_IS_GUEST(state) (((state)&0xff) == OPGAP_SLOT_GUEST)
+#define OPGAP_SLOT_GUEST_PID(state) ((int32_t)((state) >> 8))
 
 /* One thread. */
 struct opgap_thread {
-  _Atomic uint32_t state; /* enum opgap_slot_state; ordering D */
+  _Atomic uint32_t state; /* enum opgap_slot_state, and a guest's pid; ordering D */
   uint32_t serial;        /* stream serial in the trace file, unique in the process */
   _Atomic int32_t tid;    /* written when the slot is taken, while others look for theirs */
   int32_t creator_tid;

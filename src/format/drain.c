@@ -17,7 +17,7 @@ struct opgap_consumer {
   struct opgap_arena *arena;
   opgap_sink sink;
   void *sink_context;
-  bool (*gone)(int tid);
+  bool (*gone)(int tid), (*process_gone)(int pid);
   void (*release)(uint32_t slot);
   ZSTD_CCtx *zstd;
   struct opgap_tick_scale scale;
@@ -66,6 +66,7 @@ struct opgap_consumer *opgap_consumer_init(void *memory, struct opgap_arena *are
   consumer->skip_count = 0;
   consumer->last_ns = 0;
   consumer->gone = NULL;
+  consumer->process_gone = NULL;
   consumer->release = NULL;
   consumer->arena = arena;
   consumer->sink = sink;
@@ -81,6 +82,11 @@ struct opgap_consumer *opgap_consumer_init(void *memory, struct opgap_arena *are
 void opgap_consumer_set_gone(struct opgap_consumer *consumer, bool (*gone)(int tid))
 {
   consumer->gone = gone;
+}
+
+void opgap_consumer_set_process_gone(struct opgap_consumer *consumer, bool (*gone)(int pid))
+{
+  consumer->process_gone = gone;
 }
 
 void opgap_consumer_set_release(struct opgap_consumer *consumer, void (*release)(uint32_t slot))
@@ -468,39 +474,77 @@ static long drain_slot(struct opgap_consumer *consumer, struct opgap_thread *slo
   return (long)(consumer->arena->records - before);
 }
 
-/* Gives all segments and the slot back.  Ordering D: release, so that the next owner sees an empty slot.  TAKEN
- * meanwhile: half wiped, its counters would look as if nobody had written them, to the recovery after a death here. */
-static void free_slot(struct opgap_consumer *consumer, struct opgap_thread *slot, uint32_t index)
+/* TAKEN while it is wiped: its counters would look as if nobody had written them, to the recovery after a death here.
+ * Ordering D: release, so that the next owner sees an empty slot. */
+void opgap_slot_give_back(struct opgap_arena *arena, struct opgap_thread *slot)
 {
   atomic_store_explicit(&slot->state, OPGAP_SLOT_TAKEN, memory_order_relaxed);
   atomic_signal_fence(memory_order_seq_cst);
   if (slot->consumer_segment == 0)
     slot->consumer_segment = atomic_load_explicit(&slot->first_segment, memory_order_acquire);
   if (slot->consumer_segment)
-    push_free_segment(consumer->arena, slot->consumer_segment);
-  consumer->arena->ended_lost += slot_lost(slot);
-  if (consumer->release)
-    consumer->release(index);
+    push_free_segment(arena, slot->consumer_segment);
   slot->serial = 0;
   atomic_store_explicit(&slot->tid, 0, memory_order_relaxed); /* new threads look at it meanwhile */
   memset(&slot->creator_tid, 0, sizeof *slot - offsetof(struct opgap_thread, creator_tid));
   atomic_store_explicit(&slot->state, OPGAP_SLOT_FREE, memory_order_release); /* D */
 }
 
-/* Notes what each slot has committed.  Its state comes first: a slot that has ended commits nothing more. */
-static uint32_t look_at_slots(struct opgap_consumer *consumer)
+static void free_slot(struct opgap_consumer *consumer, struct opgap_thread *slot, uint32_t index)
 {
-  struct opgap_arena *arena = consumer->arena;
+  atomic_store_explicit(&slot->state, OPGAP_SLOT_TAKEN, memory_order_relaxed);
+  atomic_signal_fence(memory_order_seq_cst);
+  consumer->arena->ended_lost += slot_lost(slot);
+  if (consumer->release)
+    consumer->release(index);
+  opgap_slot_give_back(consumer->arena, slot);
+}
+
+static uint32_t slots_used(struct opgap_arena *arena)
+{
   uint32_t slots = atomic_load_explicit(&arena->slots_high, memory_order_acquire);
   if (slots > arena->slot_limit)
     slots = arena->slot_limit;
-  if (slots > MAX_SLOTS)
-    slots = MAX_SLOTS;
+  return slots > MAX_SLOTS ? MAX_SLOTS : slots;
+}
+
+bool opgap_arena_has_guest(struct opgap_arena *arena, bool (*alive)(int pid))
+{
+  uint32_t slots = slots_used(arena);
+  for (uint32_t i = 0; i < slots; i++) {
+    uint32_t state = atomic_load(&opgap_arena_slot(arena, i)->state);
+    if (OPGAP_SLOT_IS_GUEST(state) && (alive == NULL || alive(OPGAP_SLOT_GUEST_PID(state))))
+      return true;
+  }
+  return false;
+}
+
+/* A guest that was killed before its session began: what it left is a stream of this process.  The fields come first,
+ * so that a death in between leaves a guest; a guest itself does not use them. */
+static uint32_t adopt_guest(struct opgap_consumer *consumer, struct opgap_thread *slot, uint32_t state,
+                            enum opgap_drain_mode mode)
+{
+  if (mode != OPGAP_DRAIN_DEAD && (!consumer->process_gone || !consumer->process_gone(OPGAP_SLOT_GUEST_PID(state))))
+    return state;
+  slot->serial = atomic_fetch_add_explicit(&consumer->arena->next_serial, 1, memory_order_relaxed) + 1;
+  memcpy(slot->name, "forked child", sizeof "forked child");
+  atomic_compare_exchange_strong_explicit(&slot->state, &state, OPGAP_SLOT_ENDED, memory_order_acq_rel,
+                                          memory_order_acquire); /* D */
+  return atomic_load_explicit(&slot->state, memory_order_acquire);
+}
+
+/* Notes what each slot has committed.  Its state comes first: a slot that has ended commits nothing more. */
+static uint32_t look_at_slots(struct opgap_consumer *consumer, enum opgap_drain_mode mode)
+{
+  struct opgap_arena *arena = consumer->arena;
+  uint32_t slots = slots_used(arena);
   for (uint32_t i = 0; i < slots; i++) {
     struct opgap_thread *slot = opgap_arena_slot(arena, i);
     uint32_t state = atomic_load_explicit(&slot->state, memory_order_acquire); /* D */
     if (state == OPGAP_SLOT_DYING && consumer->gone && consumer->gone(slot->tid))
       state = OPGAP_SLOT_ENDED;
+    if (OPGAP_SLOT_IS_GUEST(state))
+      state = adopt_guest(consumer, slot, state, mode);
     consumer->seen[i].state = state;
     consumer->seen[i].write_pos = atomic_load_explicit(&slot->write_pos, memory_order_acquire); /* A */
   }
@@ -512,11 +556,12 @@ long opgap_consumer_drain(struct opgap_consumer *consumer, struct opgap_anchor (
 {
   struct opgap_arena *arena = consumer->arena;
   long records = 0;
-  uint32_t slots = look_at_slots(consumer);
+  uint32_t slots = look_at_slots(consumer, mode);
   struct opgap_anchor now = set_scale(consumer, clock(arena));
   for (uint32_t i = 0; i < slots; i++) {
     struct opgap_thread *slot = opgap_arena_slot(arena, i);
-    if (consumer->seen[i].state == OPGAP_SLOT_FREE || consumer->seen[i].state == OPGAP_SLOT_TAKEN)
+    if (consumer->seen[i].state == OPGAP_SLOT_FREE || consumer->seen[i].state == OPGAP_SLOT_TAKEN ||
+        OPGAP_SLOT_IS_GUEST(consumer->seen[i].state))
       continue;
     bool ended = consumer->seen[i].state == OPGAP_SLOT_ENDED;
     if (mode == OPGAP_DRAIN_DEAD)
@@ -538,7 +583,8 @@ int opgap_consumer_end(struct opgap_consumer *consumer, const char *how, int exi
   uint8_t *at = consumer->raw, *end = at + sizeof consumer->raw;
   uint64_t lost = arena->ended_lost;
   for (uint32_t i = 0; i < atomic_load(&arena->slots_high) && i < arena->slot_limit; i++)
-    lost += slot_lost(opgap_arena_slot(arena, i));
+    if (!OPGAP_SLOT_IS_GUEST(atomic_load(&opgap_arena_slot(arena, i)->state)))
+      lost += slot_lost(opgap_arena_slot(arena, i));
   struct {
     const char *key;
     int64_t value;

@@ -62,8 +62,15 @@ int opgap_consumer_end(struct opgap_consumer *consumer, const char *how, int exi
 void opgap_consumer_skip(struct opgap_consumer *consumer, uint32_t serial, uint64_t position);
 /* Is the kernel thread gone?  Set by the tracer; recovery knows that all are. */
 void opgap_consumer_set_gone(struct opgap_consumer *consumer, bool (*gone)(int tid));
+/* Is the process gone, so that what it left as a guest is this trace's?  Set by the tracer; without it guests are left
+ * alone until the process of the arena is dead, too. */
+void opgap_consumer_set_process_gone(struct opgap_consumer *consumer, bool (*gone)(int pid));
 /* Called with the slot index before the slot becomes free. */
 void opgap_consumer_set_release(struct opgap_consumer *consumer, void (*release)(uint32_t slot));
+/* Gives a slot and its segments back.  By the consumer, or by a guest. */
+void opgap_slot_give_back(struct opgap_arena *arena, struct opgap_thread *slot);
+/* Is a child a guest here for which alive(pid) holds?  NULL: any. */
+bool opgap_arena_has_guest(struct opgap_arena *arena, bool (*alive)(int pid));
 /* Checks an arena's header and regions against the size of its file; the reason or NULL. */
 const char *opgap_arena_check(const struct opgap_arena *arena, uint64_t file_size);
 

@@ -189,27 +189,39 @@ uint64_t opgap_root_folder(void)
   return known ? (uint64_t)status.st_ino * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)status.st_dev : 0;
 }
 
-bool opgap_arena_alive(const struct opgap_arena *arena)
+/* Its start time (field 22 of /proc/PID/stat); 0: there is no such process, or it has ended. */
+static uint64_t start_of(int32_t pid)
 {
   char path[64] = "/proc/", text[1024];
-  if (!same_boot(arena) || arena->pid <= 0)
-    return false;
-  if (arena->pid_namespace && arena->pid_namespace != opgap_pid_namespace())
-    return true;
-  strcpy(put_decimal(path + 6, (uint64_t)arena->pid), "/stat");
+  strcpy(put_decimal(path + 6, (uint64_t)pid), "/stat");
   size_t length = slurp(path, text, sizeof text);
   const char *at = text + length;
   while (at > text && *at != ')')
     at--;
   if (at == text || at[1] == 0 || at[2] == 'Z' || at[2] == 'X')
-    return false;
+    return 0;
   int field = 2;
   for (; *at && field < 22; at++)
     field += *at == ' ';
   uint64_t start = 0;
   for (; *at >= '0' && *at <= '9'; at++)
     start = start * 10 + (uint64_t)(*at - '0');
-  return start == arena->start_time;
+  return start;
+}
+
+bool opgap_arena_alive(const struct opgap_arena *arena)
+{
+  if (!same_boot(arena) || arena->pid <= 0)
+    return false;
+  if (arena->pid_namespace && arena->pid_namespace != opgap_pid_namespace())
+    return true;
+  uint64_t start = start_of(arena->pid);
+  return start != 0 && start == arena->start_time;
+}
+
+static bool runs(int pid)
+{
+  return start_of(pid) != 0;
 }
 
 struct opgap_anchor opgap_recover_anchor(const struct opgap_arena *arena)
@@ -364,6 +376,8 @@ static int recover_mapped(struct opgap_arena *arena, const char *ring_path, uid_
 {
   uint32_t nobody = 0;
   int result = -1;
+  if (opgap_arena_has_guest(arena, runs)) /* for moments: a child that has not yet begun its session */
+    return -1;
   if (strncmp(arena->ring_file, ring_path, sizeof arena->ring_file) != 0 ||
       memchr(arena->trace_file, 0, sizeof arena->trace_file) == NULL ||
       !atomic_compare_exchange_strong(&arena->recovery_lock, &nobody, (uint32_t)getpid()))

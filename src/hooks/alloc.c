@@ -105,6 +105,8 @@ static inline __attribute__((always_inline)) void note_event(struct opgap_thread
 OPGAP_COLD void *note_failed(unsigned counter, size_t size)
 {
   struct opgap_thread *thread = opgap_known_thread();
+  if (thread == NULL)
+    thread = opgap_guest_slot();
   if (thread) {
     thread->counters[counter].bytes -= size;
     opgap_count_failed(thread, counter);
@@ -118,8 +120,8 @@ OPGAP_COLD void *note_alloc(unsigned id, unsigned counter, uint64_t start, void 
 {
   uint64_t end = opgap_ticks();
   struct opgap_thread *thread = opgap_known_thread();
-  if (thread == NULL)
-    return block;
+  if (thread == NULL) /* a guest counts, and no more */
+    return block ? block : note_failed(counter, size);
   if (block == NULL)
     note_failed(counter, size);
   if (size >= opgap_alloc_large || end - start > OPGAP_OUTLIER_TICKS) {
@@ -167,7 +169,7 @@ static inline bool is_special(const struct opgap_thread *thread, unsigned counte
 #define ALLOC_HOOK(name, params, args, alignment, size)                                                                \
   OPGAP_COLD void *name##_slow params                                                                                  \
   {                                                                                                                    \
-    struct opgap_thread *thread = OPGAP_ENTER(alloc);                                                                  \
+    struct opgap_thread *thread = OPGAP_ENTER_COUNTING(alloc, (size) < opgap_alloc_threshold);                         \
     if (thread == NULL) {                                                                                              \
       void *lent_block = lent_take(alignment, size);                                                                   \
       if (lent_block != NULL)                                                                                          \
@@ -214,7 +216,7 @@ ALLOC_HOOK(pvalloc, (size_t size), (size), 4096, size)
 
 OPGAP_COLD int posix_memalign_slow(void **block, size_t alignment, size_t size)
 {
-  struct opgap_thread *thread = OPGAP_ENTER(alloc);
+  struct opgap_thread *thread = OPGAP_ENTER_COUNTING(alloc, size < opgap_alloc_threshold);
   if (thread == NULL) {
     if (OPGAP_BOUND(posix_memalign))
       return opgap_real.posix_memalign(block, alignment, size);
@@ -253,7 +255,7 @@ OPGAP_COLD void free_slow(void *block)
     bootstrap_free(block);
     return;
   }
-  struct opgap_thread *thread = OPGAP_ENTER(alloc);
+  struct opgap_thread *thread = OPGAP_ENTER_COUNTING(alloc, opgap_alloc_threshold != 0);
   if (thread == NULL) {
     if (OPGAP_BOUND(free))
       opgap_real.free(block);
@@ -345,7 +347,7 @@ OPGAP_COLD void *realloc_slow(void *block, size_t size)
 {
   if (is_bootstrap(block))
     return bootstrap_realloc(block, size);
-  struct opgap_thread *thread = OPGAP_ENTER(alloc);
+  struct opgap_thread *thread = OPGAP_ENTER_COUNTING(alloc, size < opgap_alloc_threshold);
   if (thread == NULL)
     return OPGAP_BOUND(realloc) ? opgap_real.realloc(block, size) : bootstrap_realloc(block, size);
   return resize(thread, OPGAP_HOOK_ID_realloc, OPGAP_COUNTER_realloc, block, size);
@@ -383,7 +385,7 @@ OPGAP_COLD void *foreign_reallocarray(struct opgap_thread *thread, void *block, 
  * instead, after the same test for overflow, so that it is counted once and under its own name. */
 OPGAP_EXPORT void *reallocarray(void *block, size_t count, size_t size)
 {
-  struct opgap_thread *thread = OPGAP_ENTER(alloc);
+  struct opgap_thread *thread = OPGAP_ENTER_COUNTING(alloc, product(count, size) < opgap_alloc_threshold);
   size_t bytes;
   if (opgap_unlikely(!opgap_realloc_is_ours && OPGAP_BOUND(reallocarray)))
     return foreign_reallocarray(thread, block, count, size);

@@ -54,10 +54,12 @@ void *opgap_real_memset(void *to, int byte, size_t size)
 /* A copy that is large, or the one of many that is timed, or the first on its thread, or not recorded. */
 OPGAP_COLD void *slow_move(unsigned id, unsigned counter, void *to, const void *from, size_t size)
 {
-  struct opgap_thread *thread = OPGAP_ENTER(copy);
+  struct opgap_thread *thread = OPGAP_ENTER_COUNTING(copy, size < opgap_copy_threshold);
   if (thread == NULL)
     return opgap_real_memmove(to, from, size);
   opgap_count(thread, counter, size);
+  if (opgap_unlikely(opgap_known_thread() == NULL)) /* a guest counts, and no more */
+    return opgap_real.memmove(to, from, size);
   uint64_t start = opgap_ticks();
   opgap_real.memmove(to, from, size);
   uint64_t end = opgap_ticks();
@@ -70,10 +72,12 @@ OPGAP_COLD void *slow_move(unsigned id, unsigned counter, void *to, const void *
 
 OPGAP_COLD void *slow_set(void *to, int byte, size_t size)
 {
-  struct opgap_thread *thread = OPGAP_ENTER(copy);
+  struct opgap_thread *thread = OPGAP_ENTER_COUNTING(copy, size < opgap_copy_threshold);
   if (thread == NULL)
     return opgap_real_memset(to, byte, size);
   opgap_count(thread, OPGAP_COUNTER_memset, size);
+  if (opgap_unlikely(opgap_known_thread() == NULL))
+    return opgap_real.memset(to, byte, size);
   uint64_t start = opgap_ticks();
   opgap_real.memset(to, byte, size);
   uint64_t end = opgap_ticks();

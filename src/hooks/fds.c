@@ -9,6 +9,8 @@
  */
 #include "hooks/hooks.h"
 
+#include <sys/vfs.h>
+
 #include "record/raw.h"
 
 #define FD_LIMIT 65536u /* descriptors above are asked for each time */
@@ -22,9 +24,9 @@ static bool writable(int fd)
   return table != NULL && (unsigned)fd < FD_LIMIT && !opgap_in_vfork;
 }
 
-static void text_number(char *at, unsigned number)
+static void text_number(char *at, uint64_t number)
 {
-  char digits[12];
+  char digits[24];
   int n = 0;
   do
     digits[n++] = (char)('0' + number % 10);
@@ -111,6 +113,36 @@ uint32_t opgap_fd_name(int fd)
     table[fd] = id ? id : UNKNOWN;
   }
   return id == UNKNOWN ? 0 : id;
+}
+
+/* A pipe's or a socket's name is its inode's number, which costs less to ask for than the link in /proc. */
+static uint32_t guest_inode_name(int fd)
+{
+  struct stat status;
+  struct statfs system;
+  if (opgap_sandboxed || opgap_raw3(SYS_fstat, fd, (long)&status, 0) < 0)
+    return 0;
+  bool is_socket = S_ISSOCK(status.st_mode);
+  if (!is_socket && (!S_ISFIFO(status.st_mode) || opgap_raw3(SYS_fstatfs, fd, (long)&system, 0) < 0 ||
+                     system.f_type != 0x50495045 /* PIPEFS_MAGIC */))
+    return UNKNOWN;
+  char name[40];
+  strcpy(name, is_socket ? "socket:[" : "pipe:[");
+  text_number(name + strlen(name), status.st_ino);
+  strcat(name, "]");
+  return opgap_guest_intern(name, strlen(name));
+}
+
+bool opgap_fd_guest_name(int fd, uint32_t *name)
+{
+  *name = table != NULL && (unsigned)fd < FD_LIMIT ? table[fd] : 0;
+  if (*name == 0 && fd >= 0) {
+    *name = guest_inode_name(fd);
+    return *name != UNKNOWN;
+  }
+  if (*name == UNKNOWN)
+    *name = 0;
+  return true;
 }
 
 void opgap_fd_new(int fd)

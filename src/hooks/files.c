@@ -97,10 +97,32 @@ OPENAT_2_HOOK(__openat64_2)
 CREAT_HOOK(creat)
 CREAT_HOOK(creat64)
 
+/* In a forked child that has not yet begun its session: shells close descriptors there and execute.  False: it begins.
+ */
+OPGAP_COLD bool close_as_guest(int fd, int *result)
+{
+  uint32_t name;
+  if (opgap_self_counting() == opgap_known_thread() || !opgap_fd_guest_name(fd, &name) || !opgap_guest_has_room())
+    return false;
+  opgap_fd_new(fd);
+  uint64_t start = opgap_ticks();
+  *result = opgap_real.close(fd);
+  int error = errno;
+  opgap_guest_span(OPGAP_HOOK_ID_close, start, opgap_ticks(), name, *result < 0 ? (uint32_t)error : 0);
+  errno = error;
+  return true;
+}
+
 OPGAP_EXPORT int close(int fd)
 {
   NEED(close)
-  struct opgap_thread *thread = OPGAP_ENTER(io);
+  struct opgap_thread *thread = OPGAP_ENTER_FAST(io);
+  int closed;
+  if (opgap_unlikely(thread == NULL && (opgap_active & OPGAP_GROUP_io))) {
+    if (close_as_guest(fd, &closed))
+      return closed;
+    thread = opgap_self();
+  }
   if (opgap_unlikely(thread == NULL)) {
     opgap_fd_new(fd); /* before the call: after it the number may be another thread's */
     return opgap_real.close(fd);

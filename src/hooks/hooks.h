@@ -45,6 +45,7 @@
 #include "hooks/cuda_types.h"
 #include "hooks/hook_ids.h"
 #include "hooks/hook_table.h"
+#include "record/guest.h"
 #include "record/record.h"
 #include "record/session.h"
 #include "record/settings.h"
@@ -72,6 +73,10 @@ bool opgap_bind_slot(unsigned slot) OPGAP_HIDDEN;
 
 /* The thread's slot if a hook of this group may record, else NULL. */
 #define OPGAP_ENTER(group) (opgap_unlikely(!(opgap_active & OPGAP_GROUP_##group)) ? NULL : opgap_self())
+
+/* The same for a hook that only counts while `small`: a forked child that does no more has no session (guest.h). */
+#define OPGAP_ENTER_COUNTING(group, small)                                                                             \
+  (opgap_unlikely(!(opgap_active & OPGAP_GROUP_##group)) ? NULL : (small) ? opgap_self_counting() : opgap_self())
 
 /* Calls of realloc come to our hook: no allocator is loaded before us.  Set when the functions are bound. */
 extern bool opgap_realloc_is_ours OPGAP_HIDDEN;
@@ -134,6 +139,8 @@ extern bool opgap_sandboxed OPGAP_HIDDEN;
 /* Name id of a descriptor: the path as opened, else what /proc/self/fd says ("pipe:[n]", "socket:[n]", ...).
  * 0: unknown.  Keeps errno. */
 uint32_t opgap_fd_name(int fd) OPGAP_HIDDEN;
+/* The same for the record of a guest, in its parent's names.  False: only asking the kernel for a path would tell. */
+bool opgap_fd_guest_name(int fd, uint32_t *name) OPGAP_HIDDEN;
 /* A new descriptor: nothing is known of it yet.  Negative numbers are ignored. */
 void opgap_fd_new(int fd) OPGAP_HIDDEN;
 void opgap_fd_copy(int from, int to) OPGAP_HIDDEN;

@@ -2,7 +2,8 @@
  *
  * Context   any, see hooks.h; exec and _exit also in signal handlers and in the child of a vfork, where nothing may be
  *           recorded and only the program's own rules hold: no allocation, no lock.
- * A forked child needs nothing here: its thread cell is wiped, so its first hook starts a session of its own.
+ * A forked child needs nothing here: its thread cell is wiped, so its first hook starts a session of its own, or makes
+ * it a guest of its parent's (guest.h).
  *
  * OPGAP_CHILDREN=fork or none: programs that children execute must not be traced.  The session's first process takes
  * this library out of its own LD_PRELOAD at start-up, which covers every way to start a program; it is put back only
@@ -14,6 +15,7 @@
 #include <stdarg.h>
 
 #include "hooks/bind.h"
+#include "hooks/next_image.h"
 #include "record/control.h"
 #include "record/early.h"
 #include "record/raw.h"
@@ -269,22 +271,30 @@ static void note_exec(const char *program, int error)
   opgap_emit(OPGAP_EV_EXEC, (uint32_t)error, opgap_ticks(), 0, &name, 1);
 }
 
-static bool exec_begin(const char *program)
+/* What there is of an exec before it: nothing, a record, or only the thought of one, by a guest (guest.h). */
+enum exec_trace { EXEC_UNTRACED, EXEC_RECORDED, EXEC_BY_GUEST };
+
+static enum exec_trace exec_begin(const char *program, char *const envp[])
 {
+  if (opgap_active && opgap_guest_is() && opgap_stays_traced(program, envp, is_own_entry) && opgap_guest_depart())
+    return EXEC_BY_GUEST;
   if (!may_record())
-    return false;
+    return EXEC_UNTRACED;
   note_exec(program, 0);
   opgap_session_flush_exec();
-  return true;
+  return EXEC_RECORDED;
 }
 
-static int exec_failed(bool recorded, const char *program)
+static int exec_failed(enum exec_trace trace, const char *program)
 {
   int error = errno;
-  if (recorded) {
+  const char *name = error == EFAULT ? NULL : program;
+  if (trace == EXEC_RECORDED)
     opgap_session_goes_on();
-    note_exec(error == EFAULT ? NULL : program, error);
-  }
+  else if (trace == EXEC_BY_GUEST && may_record())
+    note_exec(name, 0);
+  if (trace != EXEC_UNTRACED && may_record())
+    note_exec(name, error);
   errno = error;
   return -1;
 }
@@ -298,9 +308,9 @@ static int exec_failed(bool recorded, const char *program)
     enter_environment(env, fresh, alloca(bytes));                                                                      \
     env = fresh;                                                                                                       \
   }                                                                                                                    \
-  bool recorded = exec_begin(program);                                                                                 \
+  enum exec_trace trace = exec_begin(program, env);                                                                    \
   call;                                                                                                                \
-  return exec_failed(recorded, program);
+  return exec_failed(trace, program);
 
 OPGAP_EXPORT int execve(const char *path, char *const argv[], char *const envp[])
 {

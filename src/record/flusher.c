@@ -296,11 +296,11 @@ static void prepare_memory(void)
   bool none_free = (uint32_t)atomic_load(&arena->free_segments) == 0;
   if (none_free && ready - used < SPARE_SEGMENTS && ready < arena->segment_limit) {
     step = step < SPARE_SEGMENTS ? SPARE_SEGMENTS : step < 512 ? step * 2 : 512;
-    opgap_grow_segments(step);
+    opgap_grow_segments(arena, step);
   }
   uint32_t slots = atomic_load(&arena->slots_ready);
   if (slots - atomic_load(&arena->slots_high) < SPARE_SLOTS && slots < arena->slot_limit)
-    opgap_grow_slots(2 * SPARE_SLOTS);
+    opgap_grow_slots(arena, 2 * SPARE_SLOTS);
 }
 
 static uint64_t read_number(const char **text)
@@ -519,7 +519,7 @@ void opgap_session_threads(void)
     return;
   struct opgap_cell *cell = opgap_cell;
   opgap_cell = &opgap_tool_cell;
-  opgap_grow_segments(SPARE_SEGMENTS); /* still by the only thread, which may open the ring file */
+  opgap_grow_segments(state->arena, SPARE_SEGMENTS); /* still by the only thread, which may open the ring file */
   sigset_t all, before;
   pthread_attr_t attributes;
   sigfillset(&all);

@@ -39,6 +39,15 @@ struct opgap_config {
   int32_t loader_pid; /* of the process that loaded the tracer; others are forked from it */
 };
 
+/* This process as the guest of its parent's session (guest.h). */
+struct opgap_guest {
+  const struct opgap_thread *from; /* what it has counted: its slot, or a copy that it took along; NULL: nothing */
+  struct opgap_thread *slot;       /* in the parent's arena, NULL: none */
+  struct opgap_arena *arena;
+  struct opgap_cell cell;     /* of its records */
+  struct opgap_anchor anchor; /* when it came */
+};
+
 struct opgap_state {
   _Atomic uint32_t phase;
   int32_t pid;
@@ -60,6 +69,7 @@ struct opgap_state {
   bool discard;        /* the sink counts what could not be written */
   bool last_words;     /* the END chunk may use the room kept for it */
   const char *stopped; /* why writing stopped */
+  struct opgap_guest guest;
 };
 
 extern struct opgap_config opgap_config;
@@ -71,15 +81,24 @@ extern __thread struct opgap_thread *opgap_draining __attribute__((tls_model("in
 extern struct opgap_cell *opgap_cells; /* one a slot, wiped by fork */
 
 /* Allocates memory of the arena for real: [offset, offset + bytes).  False: no room. */
-bool opgap_arena_grow(uint64_t offset, uint64_t bytes);
-bool opgap_grow_segments(uint32_t count);
-bool opgap_grow_slots(uint32_t count);
+bool opgap_arena_grow(struct opgap_arena *arena, uint64_t offset, uint64_t bytes);
+bool opgap_grow_segments(struct opgap_arena *arena, uint32_t count);
+bool opgap_grow_slots(struct opgap_arena *arena, uint32_t count);
+
+/* opgap_intern in the arena of another process, which this one is a guest of. */
+uint32_t opgap_intern_in(struct opgap_arena *arena, const char *bytes, size_t length);
 
 /* Starts a session in this process, by one thread of it; true when it records.  In the constructor, or in the first
  * hook of a forked child or of a process whose session waits for one. */
 bool opgap_session_begin(void);
+/* Does nothing need the session at once, so that it may begin with what there is to record? */
+bool opgap_session_can_wait(void);
 
-/* Takes a free slot for a stream. */
+/* Takes a free slot (state TAKEN), or NULL. */
+struct opgap_thread *opgap_slot_claim(struct opgap_arena *arena, uint32_t *index);
+/* Takes a segment: its index + 1; 0: there is no room. */
+uint32_t opgap_segment_take(struct opgap_arena *arena);
+/* Takes a free slot for a stream of this session. */
 struct opgap_thread *opgap_slot_take(uint32_t kind, int tid, uint32_t *index);
 void opgap_slot_release(uint32_t index);
 bool opgap_thread_is_gone(int tid);

@@ -31,7 +31,8 @@ static bool make_ready(struct opgap_arena *arena, uint32_t end)
 {
   uint32_t ready = atomic_load_explicit(&arena->names_ready, memory_order_acquire);
   while (end > ready) {
-    if (ready + GROW_BYTES > arena->names_size || !opgap_arena_grow((uint64_t)arena->names_offset + ready, GROW_BYTES))
+    if (ready + GROW_BYTES > arena->names_size ||
+        !opgap_arena_grow(arena, (uint64_t)arena->names_offset + ready, GROW_BYTES))
       return false;
     /* another thread may have allocated the same memory: one of us raises the counter */
     if (atomic_compare_exchange_strong_explicit(&arena->names_ready, &ready, ready + GROW_BYTES, memory_order_acq_rel,
@@ -54,11 +55,8 @@ static uint32_t take_room(struct opgap_arena *arena, size_t length)
   return used / 8;
 }
 
-uint32_t opgap_intern(const char *bytes, size_t length)
+uint32_t opgap_intern_in(struct opgap_arena *arena, const char *bytes, size_t length)
 {
-  struct opgap_arena *arena = opgap_state->arena;
-  if (arena == NULL)
-    return 0;
   if (length > OPGAP_NAME_MAX)
     length = OPGAP_NAME_MAX;
   uint32_t hash = hash_bytes(bytes, length);
@@ -88,4 +86,10 @@ uint32_t opgap_intern(const char *bytes, size_t length)
       return other;
     seen = head;
   }
+}
+
+uint32_t opgap_intern(const char *bytes, size_t length)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  return arena != NULL ? opgap_intern_in(arena, bytes, length) : 0;
 }

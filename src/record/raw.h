@@ -1,8 +1,8 @@
 /* System calls without libc: they touch neither errno nor thread-local storage nor a hook.
  *
  * Every system call of the tracer goes through here, so this is also the list of what a seccomp filter must allow:
- * openat, close, read, write, fallocate, ftruncate, fstat, mmap, munmap, madvise, futex, gettid, getpid, kill (0),
- * mkdirat, unlinkat, linkat, renameat, readlinkat, getdents64, statfs, flock, unshare (CLONE_FILES), close_range,
+ * openat, close, read, write, fallocate, ftruncate, fstat, mmap, munmap, madvise, futex, gettid, getpid, getppid, kill
+ * (0), mkdirat, unlinkat, linkat, renameat, readlinkat, getdents64, statfs, flock, unshare (CLONE_FILES), close_range,
  * rt_sigprocmask.
  * Results are the kernel's: -errno on failure.  Any thread, any context.
  */

@@ -10,7 +10,8 @@
  * (a signal handler interrupted it), or the child of a vfork.  In all these cases the hook passes straight through.
  *
  * Cells lie in memory that fork wipes (MADV_WIPEONFORK), so the first hook of a child, however it was cloned, finds
- * NULL and takes the slow path, which starts a session of the child's own.
+ * NULL and takes the slow path, which starts a session of the child's own; those that only count ask by
+ * opgap_self_counting, which makes it a guest of its parent's session first (guest.h).
  */
 #ifndef OPGAP_RECORD_RECORD_H
 #define OPGAP_RECORD_RECORD_H
@@ -61,6 +62,18 @@ static inline struct opgap_thread *opgap_self(void)
   struct opgap_cell *cell = opgap_cell;
   if (opgap_unlikely(cell == NULL || cell->thread == NULL))
     return opgap_self_slow();
+  return cell->thread;
+}
+
+/* For hooks that only count, or whose record a guest can write (guest.h): the slot of the calling thread or, in a
+ * forked child whose session has not begun, one of its parent's.  That one is not opgap_cell's: the hook must not
+ * record. */
+struct opgap_thread *opgap_self_counting_slow(void);
+static inline struct opgap_thread *opgap_self_counting(void)
+{
+  struct opgap_cell *cell = opgap_cell;
+  if (opgap_unlikely(cell == NULL || cell->thread == NULL))
+    return opgap_self_counting_slow();
   return cell->thread;
 }
 

@@ -17,6 +17,7 @@
 #include "record/control.h"
 #include "record/cuda_calls.h"
 #include "record/early.h"
+#include "record/guest.h"
 #include "record/internal.h"
 #include "record/keep.h"
 #include "record/raw.h"
@@ -147,7 +148,7 @@ void opgap_notice(bool *said, const char *fmt, ...)
 /* ---- memory ---- */
 
 /* Before Linux 5.14 only the file's descriptor can allocate. */
-static bool grow_by_file(uint64_t offset, uint64_t bytes)
+static bool grow_by_file(const struct opgap_arena *arena, uint64_t offset, uint64_t bytes)
 {
   struct opgap_state *state = opgap_state;
   int own = opgap_flusher_ring_fd(), fd = own;
@@ -155,7 +156,7 @@ static bool grow_by_file(uint64_t offset, uint64_t bytes)
     if (atomic_load_explicit(&state->flusher, memory_order_relaxed) && opgap_cell != &opgap_flusher_cell &&
         opgap_cell != &opgap_tool_cell)
       return false; /* the flusher does it: another thread of the program must not see our descriptor */
-    fd = (int)opgap_raw_open(state->arena->ring_file, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+    fd = (int)opgap_raw_open(arena->ring_file, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
   }
   if (fd < 0)
     return false;
@@ -166,9 +167,8 @@ static bool grow_by_file(uint64_t offset, uint64_t bytes)
 }
 
 /* Populating allocates the pages for real, needs no descriptor, and fails where a write would raise SIGBUS. */
-bool opgap_arena_grow(uint64_t offset, uint64_t bytes)
+bool opgap_arena_grow(struct opgap_arena *arena, uint64_t offset, uint64_t bytes)
 {
-  struct opgap_arena *arena = opgap_state->arena;
   uint64_t first = offset & ~(uint64_t)(PAGE - 1), end = (offset + bytes + PAGE - 1) & ~(uint64_t)(PAGE - 1);
   if (end > arena->size)
     return false;
@@ -177,32 +177,32 @@ bool opgap_arena_grow(uint64_t offset, uint64_t bytes)
     return true;
   if (error != -22 /* EINVAL: an older kernel */)
     return false;
-  return arena->ring_file[0] == 0 || grow_by_file(first, end - first);
+  return arena->ring_file[0] == 0 || grow_by_file(arena, first, end - first);
 }
 
 /* Makes up to `count` more units of a region ready.  Allocating the same memory twice is harmless, so threads that grow
  * at once need no lock; the counter is raised after the memory is there. */
-static bool grow_region(_Atomic uint32_t *ready, uint32_t limit, uint64_t offset, uint64_t unit, uint32_t count)
+static bool grow_region(struct opgap_arena *arena, _Atomic uint32_t *ready, uint32_t limit, uint64_t offset,
+                        uint64_t unit, uint32_t count)
 {
   uint32_t now = atomic_load_explicit(ready, memory_order_acquire);
   if (count > limit - now)
     count = limit - now;
-  if (count == 0 || !opgap_arena_grow(offset + now * unit, count * unit))
+  if (count == 0 || !opgap_arena_grow(arena, offset + now * unit, count * unit))
     return false;
   atomic_compare_exchange_strong_explicit(ready, &now, now + count, memory_order_release, memory_order_relaxed);
   return true;
 }
 
-bool opgap_grow_segments(uint32_t count)
+bool opgap_grow_segments(struct opgap_arena *arena, uint32_t count)
 {
-  struct opgap_arena *arena = opgap_state->arena;
-  return grow_region(&arena->segments_ready, arena->segment_limit, arena->segments_offset, OPGAP_SEGMENT_BYTES, count);
+  return grow_region(arena, &arena->segments_ready, arena->segment_limit, arena->segments_offset, OPGAP_SEGMENT_BYTES,
+                     count);
 }
 
-bool opgap_grow_slots(uint32_t count)
+bool opgap_grow_slots(struct opgap_arena *arena, uint32_t count)
 {
-  struct opgap_arena *arena = opgap_state->arena;
-  return grow_region(&arena->slots_ready, arena->slot_limit, arena->slots_offset, OPGAP_SLOT_BYTES, count);
+  return grow_region(arena, &arena->slots_ready, arena->slot_limit, arena->slots_offset, OPGAP_SLOT_BYTES, count);
 }
 
 static void lay_out(struct opgap_arena *arena, uint64_t size)
@@ -225,10 +225,10 @@ static void lay_out(struct opgap_arena *arena, uint64_t size)
 static bool first_memory(struct opgap_arena *arena)
 {
   uint32_t names = arena->names_size < NAMES_FIRST ? arena->names_size : NAMES_FIRST;
-  if (!opgap_arena_grow(0, (uint64_t)arena->names_offset + names))
+  if (!opgap_arena_grow(arena, 0, (uint64_t)arena->names_offset + names))
     return false;
   atomic_store(&arena->names_ready, names);
-  return opgap_grow_slots(FIRST_SLOTS) && opgap_grow_segments(FIRST_SEGMENTS);
+  return opgap_grow_slots(arena, FIRST_SLOTS) && opgap_grow_segments(arena, FIRST_SEGMENTS);
 }
 
 /* Size that a file system can give: at most a quarter of what is free, 0 when that is too little to be of use. */
@@ -484,6 +484,11 @@ static struct opgap_state *new_state(void)
   return opgap_state;
 }
 
+static bool process_is_gone(int pid)
+{
+  return opgap_raw3(SYS_kill, pid, 0, 0) == -3 /* ESRCH */;
+}
+
 static bool start_consumer(struct opgap_state *state)
 {
   static void *memory; /* a forked child takes over its copy of the parent's */
@@ -494,6 +499,7 @@ static bool start_consumer(struct opgap_state *state)
   state->consumer =
       opgap_consumer_init(memory, state->arena, opgap_config.hooks, opgap_config.hook_count, opgap_trace_append, state);
   opgap_consumer_set_gone(state->consumer, opgap_thread_is_gone);
+  opgap_consumer_set_process_gone(state->consumer, process_is_gone);
   opgap_consumer_set_release(state->consumer, opgap_slot_release);
   return true;
 }
@@ -523,7 +529,7 @@ static bool begin(struct opgap_state *state, bool forked)
   memcpy(arena->boot_id, opgap_config.boot_id, sizeof arena->boot_id);
   arena->counter_count = opgap_config.counter_count;
   memcpy(arena->counter_events, opgap_config.counter_events, opgap_config.counter_count * sizeof(uint16_t));
-  arena->first_anchor = arena->last_anchor = opgap_clock_anchor();
+  arena->first_anchor = arena->last_anchor = state->guest.from ? state->guest.anchor : opgap_clock_anchor();
   opgap_control_offer();
   if (!start_consumer(state) || !create_trace_file(arena))
     return false;
@@ -624,9 +630,11 @@ bool opgap_session_begin(void)
     atomic_store(&state->phase, OPGAP_PHASE_FAILED);
     if (!state->write_failed)
       opgap_notice(&said, "cannot write to %s: this process is not traced", opgap_config.folder);
+    opgap_guest_leave();
     return false;
   }
   atomic_store_explicit(&state->phase, OPGAP_PHASE_RUNNING, memory_order_release);
+  opgap_guest_host(state->arena);
   if (opgap_frameworks_session_started)
     opgap_frameworks_session_started();
   if (opgap_hooks_session_started)
@@ -745,7 +753,7 @@ OPGAP_EARLY_CODE static bool read_settings(void)
 /* Many programs that a program starts are over before they do anything to be recorded (/bin/true).  They cost nothing,
  * and leave no file, because their session begins with their first hook, as a forked child's does; unless a setting
  * needs it earlier.  The trace's first process always has a session, so that there is a trace. */
-OPGAP_EARLY_CODE static bool can_wait(void)
+OPGAP_EARLY_CODE bool opgap_session_can_wait(void)
 {
   const struct opgap_settings *settings = &opgap_config.settings;
   return !settings->alloc_events && settings->schedule.active == 0 && settings->delay_ns == 0 &&
@@ -770,7 +778,7 @@ OPGAP_EARLY_CODE bool opgap_session_start(const struct opgap_event *(*hook_event
       find_cpu();
   }
   opgap_config.loader_pid = opgap_raw_getpid();
-  bool waits = on && !first && can_wait();
+  bool waits = on && !first && opgap_session_can_wait();
   if (opgap_config.settings.stacks != OPGAP_STACKS_OFF)
     learn_surroundings(); /* below, the clock is measured */
   if (waits && opgap_frameworks_session_started)
@@ -870,6 +878,14 @@ static void drain_for_good(const char *how, int status, enum opgap_arena_end end
   atomic_store(&state->arena->end, end);
 }
 
+/* The end has been said.  Children that are still guests need the ring's name; the last of them removes it. */
+static void remove_ring(struct opgap_arena *arena)
+{
+  atomic_thread_fence(memory_order_seq_cst); /* M */
+  if (arena->ring_file[0] && !opgap_arena_has_guest(arena, NULL))
+    opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)arena->ring_file, 0);
+}
+
 static void flush(const char *how, enum opgap_arena_end end)
 {
   if (atomic_load(&opgap_state->phase) != OPGAP_PHASE_RUNNING || opgap_raw_getpid() != opgap_state->pid)
@@ -893,8 +909,8 @@ void opgap_session_flush_exec(void)
 void opgap_session_flush_end(void)
 {
   flush("clean", OPGAP_ARENA_CLEAN);
-  if (opgap_state->arena && opgap_state->arena->ring_file[0])
-    opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)opgap_state->arena->ring_file, 0);
+  if (opgap_state->arena)
+    remove_ring(opgap_state->arena);
 }
 
 void opgap_session_goes_on(void)
@@ -908,6 +924,8 @@ OPGAP_EARLY_CODE void opgap_session_end(int exit_status)
 {
   struct opgap_state *state = opgap_state;
   uint32_t running = OPGAP_PHASE_RUNNING;
+  if (opgap_unlikely(state->guest.from != NULL))
+    opgap_guest_end();
   if (atomic_load(&state->phase) == OPGAP_PHASE_NONE && opgap_raw_getpid() == opgap_config.loader_pid)
     opgap_active_halt(); /* nothing was to be recorded: too late to begin */
   if (atomic_load(&state->phase) != OPGAP_PHASE_RUNNING || opgap_raw_getpid() != state->pid)
@@ -920,8 +938,7 @@ OPGAP_EARLY_CODE void opgap_session_end(int exit_status)
     if (atomic_compare_exchange_strong(&state->phase, &running, OPGAP_PHASE_ENDED)) {
       opgap_active_halt();
       drain_for_good("clean", exit_status & 0xff, OPGAP_ARENA_CLEAN);
-      if (state->arena->ring_file[0])
-        opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)state->arena->ring_file, 0);
+      remove_ring(state->arena);
     }
     opgap_drain_leave();
   } else { /* a handler interrupted our own drain: the ring stays, the next reader takes the rest */

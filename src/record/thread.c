@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 
 #include "format/reader.h"
+#include "record/guest.h"
 #include "record/internal.h"
 #include "record/raw.h"
 #include "record/stacks.h"
@@ -39,15 +40,14 @@ static bool take_free(struct opgap_arena *arena, uint32_t index)
                                                  memory_order_acquire, memory_order_relaxed); /* D */
 }
 
-struct opgap_thread *opgap_slot_take(uint32_t kind, int tid, uint32_t *index)
+struct opgap_thread *opgap_slot_claim(struct opgap_arena *arena, uint32_t *index)
 {
-  struct opgap_arena *arena = opgap_state->arena;
   uint32_t high = atomic_load_explicit(&arena->slots_high, memory_order_relaxed), i;
   for (i = 0; i < high && !take_free(arena, i); i++)
     ;
   while (i >= high) {
     uint32_t ready = atomic_load_explicit(&arena->slots_ready, memory_order_acquire);
-    if (high >= ready && !opgap_grow_slots(GROW_SLOTS))
+    if (high >= ready && !opgap_grow_slots(arena, GROW_SLOTS))
       return NULL;
     if (atomic_compare_exchange_weak_explicit(&arena->slots_high, &high, high + 1, memory_order_acq_rel,
                                               memory_order_relaxed)) {
@@ -60,7 +60,16 @@ struct opgap_thread *opgap_slot_take(uint32_t kind, int tid, uint32_t *index)
       i = high;
     }
   }
-  struct opgap_thread *slot = opgap_arena_slot(arena, i);
+  *index = i;
+  return opgap_arena_slot(arena, i);
+}
+
+struct opgap_thread *opgap_slot_take(uint32_t kind, int tid, uint32_t *index)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  struct opgap_thread *slot = opgap_slot_claim(arena, index);
+  if (slot == NULL)
+    return NULL;
   slot->kind = kind;
   slot->serial = atomic_fetch_add_explicit(&arena->next_serial, 1, memory_order_relaxed) + 1;
   atomic_store_explicit(&slot->tid, tid, memory_order_relaxed);
@@ -68,8 +77,12 @@ struct opgap_thread *opgap_slot_take(uint32_t kind, int tid, uint32_t *index)
     slot->pthread = (uint64_t)(uintptr_t)__builtin_thread_pointer();
     opgap_raw6(SYS_prctl, PR_GET_NAME, (long)slot->name, 0, 0, 0, 0);
   }
-  *index = i;
+  bool was_guest = kind == OPGAP_STREAM_THREAD && opgap_state->guest.from != NULL;
+  if (was_guest)
+    opgap_guest_move(slot, &opgap_cells[*index]);
   atomic_store_explicit(&slot->state, OPGAP_SLOT_LIVE, memory_order_release); /* D */
+  if (was_guest)
+    opgap_guest_leave();
   return slot;
 }
 
@@ -124,6 +137,19 @@ struct opgap_thread *opgap_self_slow(void)
   return NULL;
 }
 
+struct opgap_thread *opgap_self_counting_slow(void)
+{
+  struct opgap_cell *before = opgap_cell;
+  if (before != &opgap_unwind_cell && before != &opgap_tool_cell && before != &opgap_flusher_cell) {
+    opgap_cell = &opgap_tool_cell; /* a signal handler that comes now passes through */
+    struct opgap_thread *guest = opgap_guest_begin();
+    opgap_cell = before;
+    if (guest != NULL)
+      return guest;
+  }
+  return opgap_self_slow();
+}
+
 void opgap_thread_dying(void)
 {
   struct opgap_cell *cell = opgap_cell;
@@ -172,7 +198,7 @@ static uint32_t take_new(struct opgap_arena *arena)
 {
   uint32_t used = atomic_load_explicit(&arena->segments_used, memory_order_relaxed);
   for (;;) {
-    if (used >= atomic_load_explicit(&arena->segments_ready, memory_order_acquire) && !opgap_grow_segments(8))
+    if (used >= atomic_load_explicit(&arena->segments_ready, memory_order_acquire) && !opgap_grow_segments(arena, 8))
       return 0;
     if (atomic_compare_exchange_weak_explicit(&arena->segments_used, &used, used + 1, memory_order_relaxed,
                                               memory_order_relaxed))
@@ -191,15 +217,19 @@ static void announce_loss(struct opgap_cell *cell)
   cell->write += 4;
 }
 
+uint32_t opgap_segment_take(struct opgap_arena *arena)
+{
+  uint32_t index = pop_free(arena);
+  return index ? index : take_new(arena);
+}
+
 uint64_t *opgap_reserve_slow(struct opgap_cell *cell, unsigned words)
 {
   struct opgap_thread *thread = cell->thread;
   if (thread == NULL) /* forked between the hook's test and now */
     return NULL;
   struct opgap_arena *arena = opgap_state->arena;
-  uint32_t index = pop_free(arena);
-  if (index == 0)
-    index = take_new(arena);
+  uint32_t index = opgap_segment_take(arena);
   if (index == 0) {
     if (cell->lost_since++ == 0)
       cell->lost_start = opgap_ticks();

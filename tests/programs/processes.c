@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,6 +206,51 @@ static int empty_environment(void)
   return posix_spawn(&pid, self, NULL, NULL, argv, none) == 0 && status_of(pid) == 13 ? 0 : 2;
 }
 
+/* A child that at first only closes, copies descriptors and allocates, as a shell's does: its parent's guest. */
+static int guest(const char *then)
+{
+  int ends[2];
+  char *const argv[] = {self, (char *)(uintptr_t) "executed", NULL};
+  if (pipe(ends) != 0)
+    return 1;
+  pid_t pid = fork();
+  if (pid == 0) {
+    dup2(ends[1], 9);
+    if (strcmp(then, "nothing") == 0)
+      _exit(0);
+    close(ends[0]);
+    close(-1);
+    for (int i = 0; i < 5; i++)
+      free(valloc(777));
+    if (strcmp(then, "records") == 0)
+      free(valloc(2000000));
+    if (strcmp(then, "executes") == 0)
+      execv(self, argv);
+    if (strcmp(then, "fails") == 0)
+      execv("/nowhere/at/all", argv);
+    if (strcmp(then, "refused") == 0) { /* the program is a good one, the argument longer than the kernel's limit */
+      static char much[256 * 1024];
+      memset(much, 'x', sizeof much - 1);
+      execv(self, (char *const[]){self, much, NULL});
+      if (errno == E2BIG)
+        execv(self, argv);
+    }
+    if (strcmp(then, "killed") == 0)
+      raise(SIGKILL);
+    if (strcmp(then, "forks") == 0 && fork() == 0) {
+      free(valloc(777));
+      _exit(0);
+    }
+    while (strcmp(then, "forks") == 0 && wait(NULL) < 0)
+      ;
+    _exit(0);
+  }
+  close(ends[0]);
+  close(ends[1]);
+  bool executed = strcmp(then, "executes") == 0 || strcmp(then, "refused") == 0;
+  return status_of(pid) == (executed ? 13 : strcmp(then, "killed") == 0 ? 1000 + SIGKILL : 0) ? 0 : 2;
+}
+
 static void on_quick(void)
 {
   mark(5);
@@ -240,6 +286,8 @@ int main(int count, char **arguments)
     return many();
   if (strcmp(how, "empty") == 0)
     return empty_environment();
+  if (strcmp(how, "guest") == 0)
+    return guest(arguments[2]);
   mark(7);
   if (strcmp(how, "quick") == 0) {
     at_quick_exit(on_quick);

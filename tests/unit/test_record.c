@@ -14,6 +14,7 @@
 #include "format/reader.h"
 #include "format/recover.h"
 #include "format/trace_format.h"
+#include "record/guest.h"
 #include "record/internal.h"
 #include "record/record.h"
 #include "record/schedule.h"
@@ -415,6 +416,175 @@ START_TEST(fork_child)
   ck_assert_uint_eq(all_calls(trace, 1), 20);
   opgap_trace_close(trace);
   remove_folder();
+}
+END_TEST
+
+/* ---- guests: forked children before their session ---- */
+
+static int told[2], killed_when[2]; /* pipes */
+
+/* Counts as a guest and tells of it; from the call `begins` on with a session of its own. */
+static void count_and_tell(uint64_t begins)
+{
+  for (uint64_t i = 0;; i++) {
+    if (i == begins)
+      call(0);
+    opgap_count(opgap_self_counting(), COUNTED, 10);
+    if (opgap_self_counting() == opgap_guest_slot() && opgap_guest_has_room())
+      opgap_guest_span(EV_CALL, opgap_ticks(), opgap_ticks(), 0, 0);
+    uint64_t said[2] = {(uint64_t)getpid(), i + 1};
+    if (write(told[1], said, sizeof said) != sizeof said)
+      _exit(1);
+  }
+}
+
+static uint64_t guest_begins;
+
+static void body_guest_killed(void)
+{
+  start();
+  call(0);
+  pid_t pid = fork();
+  if (pid == 0)
+    count_and_tell(guest_begins);
+  int status;
+  waitpid(pid, &status, 0);
+  opgap_session_end(WIFSIGNALED(status) ? 0 : 1);
+  _exit(0);
+}
+
+struct counted {
+  uint64_t counted, bytes, calls; /* of all streams */
+};
+
+static struct counted count_all(const struct opgap_trace *trace)
+{
+  struct counted sum = {0};
+  for (unsigned p = 0; p < opgap_trace_process_count(trace); p++)
+    for (unsigned s = 0; s < opgap_trace_process(trace, p)->stream_count; s++) {
+      struct opgap_cursor *cursor = opgap_cursor_open(trace, p, s);
+      const struct opgap_record *record;
+      uint64_t counted = 0, bytes = 0;
+      while ((record = opgap_cursor_next(cursor)) != NULL) {
+        sum.calls += record->event == EV_CALL;
+        if (record->event == OPGAP_EV_COUNTER && record->status == EV_COUNTED) {
+          counted = record->field[0]; /* so far, on this thread */
+          bytes = record->field[1];
+        }
+      }
+      sum.counted += counted;
+      sum.bytes += bytes;
+      opgap_cursor_close(cursor);
+    }
+  return sum;
+}
+
+START_TEST(guest_killed_at_random)
+{
+  for (unsigned round = 0; round < 100; round++) {
+    make_folder();
+    uint64_t stop_after = 1 + round * 37 % 90, said[2] = {0}, last = 0;
+    guest_begins = round % 3 == 0 ? UINT64_MAX : round * 17 % 61; /* never; 0: at once */
+    ck_assert_int_eq(pipe(told), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+      close(told[0]);
+      body_guest_killed();
+    }
+    close(told[1]);
+    while (read(told[0], said, sizeof said) == sizeof said) {
+      last = said[1];
+      if (last == stop_after)
+        kill((pid_t)said[0], SIGKILL);
+    }
+    close(told[0]);
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    if (round % 2)
+      opgap_trace_recover(folder);
+    struct opgap_trace *trace = open_trace();
+    struct counted sum = count_all(trace);
+    bool has_session = opgap_trace_process_count(trace) == 2;
+    if (last < guest_begins)
+      ck_assert(!has_session);
+    if (last > guest_begins)
+      ck_assert(has_session);
+    ck_assert_uint_ge(sum.counted, last); /* nothing is missing, nothing twice */
+    ck_assert_uint_le(sum.counted, last + 1);
+    ck_assert_uint_eq(sum.bytes, sum.counted * 10);
+    uint64_t as_guest = last < guest_begins ? last : guest_begins;
+    if (as_guest < OPGAP_SEGMENT_DATA / 40) { /* a guest has no room for more */
+      ck_assert_uint_ge(sum.calls, 1 + as_guest + (last > guest_begins));
+      ck_assert_uint_le(sum.calls, 1 + as_guest + 1 + (last == guest_begins));
+    }
+    for (unsigned p = 0; p < opgap_trace_process_count(trace); p++)
+      ck_assert_uint_eq(opgap_trace_process(trace, p)->lost_records + opgap_trace_process(trace, p)->invalid_records,
+                        0);
+    opgap_trace_close(trace);
+    opgap_trace_recover(folder);
+    remove_folder();
+  }
+}
+END_TEST
+
+/* The parent's end finds a guest: 'k' the guest is killed, 'e' it ends, 'n' it ends without having counted. */
+static char guest_fate;
+
+static void body_guest_stays(void)
+{
+  start();
+  call(0);
+  if (fork() == 0) {
+    char byte = 0;
+    struct opgap_thread *slot = opgap_self_counting();
+    for (int i = 0; i < 5 && guest_fate != 'n'; i++)
+      opgap_count(slot, COUNTED, 10);
+    pid_t self = getpid();
+    if (write(told[1], &self, sizeof self) != sizeof self || read(killed_when[0], &byte, 1) != 1)
+      _exit(1);
+    opgap_session_end(0);
+    _exit(0);
+  }
+  pid_t guest = 0;
+  if (read(told[0], &guest, sizeof guest) != sizeof guest || write(told[1], &guest, sizeof guest) != sizeof guest)
+    _exit(1);
+  opgap_session_end(0);
+  _exit(0);
+}
+
+START_TEST(guest_outlives_its_parent)
+{
+  for (const char *fate = "ken"; *fate; fate++) {
+    guest_fate = *fate;
+    make_folder();
+    ck_assert(pipe(told) == 0 && pipe(killed_when) == 0);
+    ck_assert_int_eq(run_child(body_guest_stays), 0);
+    pid_t guest = 0;
+    ck_assert_int_eq(read(told[0], &guest, sizeof guest), sizeof guest);
+    ck_assert_int_eq(opgap_trace_recover(folder), 0); /* the parent's ring is there, and left alone */
+    close(told[1]);
+    if (*fate == 'k')
+      kill(guest, SIGKILL);
+    else
+      ck_assert_int_eq(write(killed_when[1], "e", 1), 1);
+    ck_assert_int_eq(read(told[0], &guest, sizeof guest), 0); /* it has gone */
+    while (kill(guest, 0) == 0)
+      usleep(1000); /* init, or who has its part, takes it */
+    ck_assert_int_eq(opgap_trace_recover(folder), *fate == 'k' ? 1 : 0);
+    struct opgap_trace *trace = open_trace();
+    ck_assert_uint_eq(opgap_trace_process_count(trace), *fate == 'e' ? 2 : 1);
+    ck_assert_int_eq(opgap_trace_process(trace, 0)->ended, OPGAP_ENDED_CLEAN);
+    ck_assert(opgap_trace_process(trace, 0)->complete);
+    struct counted sum = count_all(trace);
+    ck_assert_uint_eq(sum.counted, *fate == 'n' ? 0 : 5);
+    ck_assert_uint_eq(sum.calls, 1);
+    opgap_trace_close(trace);
+    for (int i = 0; i < 2; i++)
+      close(killed_when[i]);
+    close(told[0]);
+    remove_folder();
+  }
 }
 END_TEST
 
@@ -951,6 +1121,8 @@ int main(void)
   tcase_add_test(tests, killed);
   tcase_add_test(tests, killed_at_random);
   tcase_add_test(tests, fork_child);
+  tcase_add_test(tests, guest_killed_at_random);
+  tcase_add_test(tests, guest_outlives_its_parent);
   tcase_add_test(tests, ops_and_counters);
   tcase_add_test(tests, loss_is_counted);
   tcase_add_test(tests, short_records);
