@@ -32,15 +32,23 @@ static uint64_t pack_extents(const int32_t extent[3])
   return (uint32_t)extent[0] | (y & 0xffffu) << 32 | (z & 0xffffu) << 48;
 }
 
+/* From CUPTI's clock to the tracer's; false: the times are impossible, which is counted. */
+static bool convert(struct tally *tally, uint64_t *start, uint64_t *end)
+{
+  if (*start == 0 || *end < *start) { /* CUPTI says 0 where it could not measure */
+    tally->invalid++;
+    return false;
+  }
+  *start = opgap_gpu_clock_convert(tally->time, *start);
+  *end = opgap_gpu_clock_convert(tally->time, *end);
+  return true;
+}
+
 static void emit(struct tally *tally, unsigned event, uint32_t status, uint64_t start, uint64_t end,
                  const uint64_t *fields, unsigned count)
 {
-  if (start == 0 || end < start) { /* CUPTI says 0 where it could not measure */
-    tally->invalid++;
-    return;
-  }
-  opgap_gpu_emit(event, status, opgap_gpu_clock_convert(tally->time, start), opgap_gpu_clock_convert(tally->time, end),
-                 fields, count);
+  if (convert(tally, &start, &end))
+    opgap_gpu_emit(event, status, start, end, fields, count);
 }
 #define EMIT(tally, event, status, start, end, ...)                                                                    \
   emit(tally, event, status, start, end, (const uint64_t[]){__VA_ARGS__},                                              \
@@ -158,16 +166,21 @@ static bool is_quiet(uint32_t cbid)
   return false;
 }
 
+static void emit_external(const struct external *e, uint64_t at)
+{
+  opgap_gpu_emit(OPGAP_EV_GPU_EXTERNAL, e->kind, at, at, (const uint64_t[]){e->correlation, e->id}, 2);
+}
+
 /* Writes the ids that wait for the call, at its start; they are dropped with a call that is left out. */
-static void settle_externals(struct tally *tally, const struct cupti_api *call, bool left_out)
+static void settle_externals(struct tally *tally, uint32_t correlation, bool left_out, uint64_t start)
 {
   unsigned kept = 0;
   for (unsigned i = 0; i < tally->external_count; i++) {
     const struct external *e = &tally->externals[i];
-    if (e->correlation != call->correlation)
+    if (e->correlation != correlation)
       tally->externals[kept++] = *e;
     else if (!left_out)
-      EMIT(tally, OPGAP_EV_GPU_EXTERNAL, e->kind, call->start, call->start, e->correlation, e->id);
+      emit_external(e, start);
   }
   tally->external_count = kept;
 }
@@ -176,10 +189,8 @@ static void settle_externals(struct tally *tally, const struct cupti_api *call, 
 static void flush_externals(struct tally *tally)
 {
   uint64_t now = opgap_clock_ns();
-  for (unsigned i = 0; i < tally->external_count; i++) {
-    uint64_t fields[] = {tally->externals[i].correlation, tally->externals[i].id};
-    opgap_gpu_emit(OPGAP_EV_GPU_EXTERNAL, tally->externals[i].kind, now, now, fields, 2);
-  }
+  for (unsigned i = 0; i < tally->external_count; i++)
+    emit_external(&tally->externals[i], now);
   tally->external_count = 0;
 }
 
@@ -192,13 +203,14 @@ static void decode_external(const struct cupti_external *e, struct tally *tally)
 
 static void decode_api(const struct cupti_api *a, int domain, struct tally *tally)
 {
-  bool quiet = domain == CUPTI_DOMAIN_RUNTIME && is_quiet(a->cbid);
-  settle_externals(tally, a, quiet);
-  if (quiet)
+  uint64_t start = a->start, end = a->end;
+  bool left_out = (domain == CUPTI_DOMAIN_RUNTIME && is_quiet(a->cbid)) || !convert(tally, &start, &end);
+  settle_externals(tally, a->correlation, left_out, start);
+  if (left_out)
     return;
-  opgap_cuda_claim(a->thread, opgap_gpu_clock_convert(tally->time, a->start),
-                   opgap_gpu_clock_convert(tally->time, a->end));
-  EMIT(tally, OPGAP_EV_GPU_API, a->correlation, a->start, a->end, api_name(domain, a->cbid), a->thread, a->result);
+  uint64_t fields[] = {api_name(domain, a->cbid), a->thread, a->result};
+  opgap_cuda_claim(a->thread, start, end);
+  opgap_gpu_emit(OPGAP_EV_GPU_API, a->correlation, start, end, fields, sizeof fields / sizeof *fields);
 }
 
 void opgap_gpu_emit_call(const struct opgap_cuda_call *call)

@@ -57,13 +57,10 @@ void opgap_gpu_state_device(uint32_t id, const uint8_t uuid[16])
 /* Of the driver's interface (cuda.h). */
 enum { CUDA_OK = 0, CUDA_NOT_INITIALIZED = 3 };
 
-enum opgap_gpu_found opgap_gpu_state_find(void)
+static enum opgap_gpu_found ask_driver(void *driver)
 {
-  void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   int (*get_count)(int *) = NULL, (*get)(int *, int) = NULL, (*get_uuid)(uint8_t *, int) = NULL;
   int count = 0, device;
-  if (driver == NULL)
-    return OPGAP_GPU_NONE;
   *(void **)&get_count = dlsym(driver, "cuDeviceGetCount");
   *(void **)&get = dlsym(driver, "cuDeviceGet");
   *(void **)&get_uuid = dlsym(driver, "cuDeviceGetUuid_v2"); /* of the part, where the device is one of MIG */
@@ -83,7 +80,17 @@ enum opgap_gpu_found opgap_gpu_state_find(void)
   return result == CUDA_OK && count > 0 ? OPGAP_GPU_FOUND : OPGAP_GPU_NONE;
 }
 
-static bool any_device(void)
+enum opgap_gpu_found opgap_gpu_state_find(void)
+{
+  void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (driver == NULL)
+    return OPGAP_GPU_NONE;
+  enum opgap_gpu_found found = ask_driver(driver);
+  dlclose(driver); /* the program's own reference keeps it */
+  return found;
+}
+
+bool opgap_gpu_state_any(void)
 {
   for (unsigned i = 0; i < DEVICES; i++)
     if (atomic_load_explicit(&devices[i].known, memory_order_acquire))
@@ -204,7 +211,7 @@ static bool sample_all(void)
 bool opgap_gpu_state_sample(uint64_t now_ns)
 {
   bool any = false;
-  if (now_ns < nvml.next_at || !any_device())
+  if (now_ns < nvml.next_at || !opgap_gpu_state_any())
     return false;
   /* seq_cst pairs with stop: either it sees us busy, or we see that it has stopped us */
   atomic_store_explicit(&busy, true, memory_order_seq_cst);

@@ -15,6 +15,8 @@
 
 /* CUPTI named a device: its number for CUDA and its UUID. */
 void opgap_gpu_state_device(uint32_t id, const uint8_t uuid[16]);
+/* Whether any is known.  Any thread. */
+bool opgap_gpu_state_any(void);
 /* Where CUPTI names none: takes the devices that CUDA shows to the program (CUDA_VISIBLE_DEVICES) from the driver,
  * which makes no context for that.  Helper.  From then on their use is sampled, too. */
 enum opgap_gpu_found { OPGAP_GPU_NONE, OPGAP_GPU_NOT_YET, OPGAP_GPU_FOUND }; /* not yet: cuInit has not returned */

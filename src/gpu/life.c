@@ -10,8 +10,8 @@
  * Purpose   Decides when CUPTI is used and by whom; runs the helper thread that asks CUPTI for finished buffers.
  * Threads   InitializeInjection: the program's thread inside cuInit.  Helper: one thread of ours, created there; it
  *           shares the program's descriptors, blocks all signals, and sleeps without a timer while CUPTI holds no
- *           buffer.  Poll, drain: the flusher, which never calls CUPTI (its descriptor table is its own).
- * Ownership `life` belongs to the process in `life_pid`; a forked child resets it before use.
+ *           buffer, unless another user has CUPTI.  Poll, drain: the flusher, which never calls CUPTI (its descriptor
+ * table is its own). Ownership `life` belongs to the process in `life_pid`; a forked child resets it before use.
  *
  * Invariants
  *   1. CUPTI is called only in state ATTACHED, or on the way there, with the life lock held.
@@ -45,6 +45,7 @@
 #include "record/settings.h"
 
 #define FLUSH_EVERY_NS 100000000u    /* what a SIGKILL can cost */
+#define SAMPLE_EVERY_NS 1000000000u  /* where nothing is to be flushed */
 #define RETAKE_AFTER_NS 1000000000u  /* the other user may still be collecting */
 #define JOIN_PATIENCE_NS 5000000000u /* a subscriber that only wants callbacks never collects */
 #define EXIT_PATIENCE_NS 50000000u   /* for kernels in flight at exit */
@@ -335,19 +336,32 @@ static bool join(void)
   return !ready;
 }
 
-/* One round; returns whether another must follow in a while. */
-static bool helper_round(void)
+/* While another user has CUPTI, what NVML tells of the devices goes on. */
+static void sample_beside(void)
+{
+  if (!wanted() || (!opgap_gpu_state_any() && opgap_gpu_state_find() != OPGAP_GPU_FOUND))
+    return;
+  if (opgap_gpu_state_sample(opgap_clock_ns()))
+    opgap_session_wake();
+}
+
+/* One round; returns in how many ns another must follow, 0: when the bell rings. */
+static uint64_t helper_round(void)
 {
   bool joins = join();
   uint64_t retake_at = atomic_load_explicit(&life.retake_at, memory_order_acquire);
+  if (state_now() == LIFE_YIELDED)
+    sample_beside();
   if (retake_at != 0) {
     if (opgap_clock_ns() < retake_at)
-      return true;
+      return FLUSH_EVERY_NS;
     atomic_store_explicit(&life.retake_at, 0, memory_order_relaxed);
     attach();
   }
+  if (state_now() == LIFE_YIELDED)
+    return joins ? FLUSH_EVERY_NS : SAMPLE_EVERY_NS;
   if (state_now() != LIFE_ATTACHED || !lock_life(LOCK_PATIENCE_NS))
-    return joins || state_now() == LIFE_ATTACHED;
+    return state_now() == LIFE_ATTACHED ? FLUSH_EVERY_NS : 0;
   bool more = false, works = opgap_gpu_buffers_filling() > 0;
   if (state_now() == LIFE_ATTACHED) {
     if (wanted() != life.enabled) {
@@ -367,7 +381,7 @@ static bool helper_round(void)
   unlock_life();
   if (works && opgap_gpu_state_sample(opgap_clock_ns()))
     opgap_session_wake();
-  return more;
+  return more ? FLUSH_EVERY_NS : 0;
 }
 
 /* CUPTI does not work: NVML tells at least how much the devices do.  Until the program ends. */
@@ -380,7 +394,7 @@ static void sample_instead(void)
       found = opgap_gpu_state_find();
     if (wanted() && opgap_gpu_state_sample(opgap_clock_ns()))
       opgap_session_wake();
-    opgap_raw_futex_wait(&life.bell, bell, FLUSH_EVERY_NS * (found == OPGAP_GPU_FOUND ? 10u : 1u));
+    opgap_raw_futex_wait(&life.bell, bell, found == OPGAP_GPU_FOUND ? SAMPLE_EVERY_NS : FLUSH_EVERY_NS);
   }
 }
 
@@ -388,16 +402,16 @@ static void *helper_main(void *unused)
 {
   (void)unused;
   opgap_vfork_enter(); /* for good: hooks pass this thread's calls through */
-  bool more = true;
+  uint64_t again_ns = FLUSH_EVERY_NS;
   while (state_now() != LIFE_ENDED && state_now() != LIFE_FAILED) {
     uint32_t bell = atomic_load_explicit(&life.bell, memory_order_acquire);
-    atomic_store_explicit(&life.sleeps, !more, memory_order_seq_cst);
+    atomic_store_explicit(&life.sleeps, again_ns == 0, memory_order_seq_cst);
     /* seq_cst pairs with the exchange in opgap_gpu_wake_helper: a buffer that went out before we said "sleeps" is
      * seen here, one after it rings the bell */
-    if (!more && opgap_gpu_buffers_filling() > 0)
-      more = true;
-    opgap_raw_futex_wait(&life.bell, bell, more ? FLUSH_EVERY_NS : 0);
-    more = helper_round();
+    if (again_ns == 0 && opgap_gpu_buffers_filling() > 0)
+      again_ns = FLUSH_EVERY_NS;
+    opgap_raw_futex_wait(&life.bell, bell, again_ns);
+    again_ns = helper_round();
   }
   if (state_now() == LIFE_FAILED)
     sample_instead();
@@ -577,6 +591,7 @@ void opgap_gpu_foreign_enter(void)
   if (released) {
     detach_cupti();
     set_state(LIFE_YIELDED);
+    ring(); /* the helper goes on with NVML alone */
   }
   opgap_vfork_leave();
   unlock_life();

@@ -3,7 +3,10 @@
  *   gpu_other_tool unsubscribe|finalize|keep|clock      keep: stays subscribed, clock: registers a clock of its own
  *   gpu_other_tool blocked                              a thread waits for the device as the session begins, and
  *                                                       as it ends
- *   gpu_other_tool external                             no session: gives its launches external correlation ids
+ *   gpu_other_tool blocked-fork                         the same, and a child is forked when the first wait is over
+ *   gpu_other_tool long                                 its session lasts 2.5 s
+ *   gpu_other_tool external                             no session: gives its launches external correlation ids, and
+ *                                                       a call that only asks, which the tracer leaves out
  *   gpu_other_tool_13 share|share-graphs|share-first    the interface for several subscribers (CUDA 13.3); share-graphs
  *                                                       wants whole graphs, share-first subscribes before CUDA starts
  *
@@ -21,7 +24,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define FUNCTIONS(X)                                                                                                   \
   X(cuptiSubscribe, (void **subscriber, void (*callback)(void *, int, uint32_t, const void *), void *user))            \
@@ -159,6 +164,17 @@ static void start_waiting(pthread_t *thread, uint64_t *ns)
 static bool blocked;
 static pthread_t blocked_to_the_end;
 
+/* A child that does next to nothing and ends as a program does. */
+static void fork_child(void)
+{
+  pid_t pid = fork();
+  if (pid == 0) {
+    nanosleep(&(struct timespec){0, 1000000}, NULL);
+    exit(0);
+  }
+  waitpid(pid, NULL, 0);
+}
+
 static void kernels(unsigned count)
 {
   for (unsigned i = 0; i < count; i++)
@@ -172,9 +188,11 @@ static void external(void)
 {
   uint64_t last = 0;
   unsigned popped = 0;
+  int device;
   for (unsigned i = 0; i < 6; i++) {
     cupti.cuptiActivityPushExternalCorrelationId(3, 100 + i);
     launch_spin(200000, NULL);
+    cudaGetDevice(&device);
     cupti.cuptiActivityPushExternalCorrelationId(3, 200 + i);
     cupti.cuptiActivityPushExternalCorrelationId(5, (1ull << 40) + i);
     launch_spin(200000, NULL);
@@ -194,7 +212,7 @@ static int session(const char *how)
   void *subscriber = NULL;
   pthread_t before;
   static uint64_t half_a_second = 500000000, until_retaken = 1700000000;
-  blocked = strcmp(how, "blocked") == 0;
+  blocked = strncmp(how, "blocked", 7) == 0;
   if (blocked)
     start_waiting(&before, &half_a_second);
   int result = cupti.cuptiSubscribe(&subscriber, callback, NULL);
@@ -208,8 +226,12 @@ static int session(const char *how)
   cupti.cuptiActivityEnable(5);
   session_start = session_clock();
   kernels(7);
+  if (strcmp(how, "long") == 0)
+    nanosleep(&(struct timespec){2, 500000000}, NULL);
   if (blocked) {
     pthread_join(before, NULL);
+    if (strcmp(how, "blocked-fork") == 0)
+      fork_child();
     start_waiting(&blocked_to_the_end, &until_retaken);
   }
   cupti.cuptiActivityFlushAll(1);

@@ -405,6 +405,11 @@ def case_once():
     run = Run([os.path.join(FAKES, "gpu_other_tool"), "blocked"])
     expect((calls(run, "cudaLaunchKernel"), calls(run, "cudaDeviceSynchronize"), calls(run, "cudaStreamSynchronize")),
            (10 + 1 + 7 + 1 + 5, 3, 2), "launches, synchronisations across another user's session")
+    forked = Run([os.path.join(FAKES, "gpu_other_tool"), "blocked-fork"])
+    expect((calls(forked, "cudaStreamSynchronize"), {r.process for r in forked.of("cuda api")}), (2, {0}),
+           "a child that is forked while a call waits for CUPTI's record of it does not record it, too")
+    expect(forked.report["processes"][1]["ended"] if len(forked.report["processes"]) == 2 else None, "clean", "the child")
+
     def by_thread(name):
         return {r.number("thread") if r.event == "cuda api" else r.tid: r for r in run.records
                 if name in (r.event, r.fields.get("name"))}
@@ -426,6 +431,7 @@ def case_external():
     expect(seen, [{**given} for i in range(6)
                   for given in ({3: 100 + i}, {3: 200 + i, 5: (1 << 40) + i}, {3: 100 + i}, {})], "ids of the launches")
     starts = {launch.status: launch.start for launch in launches}
+    expect(set(ids) - set(starts), set(), "ids of calls that are left out, or of none")
     expect({r.start - starts[r.number("correlation")] for r in run.of("external correlation")}, {0},
            "an id stands at the start of its call")
     expect(lost(run, 3), 0, "unknown kinds")
@@ -434,7 +440,8 @@ def case_external():
         run = Run([os.path.join(FAKES, "gpu_other_tool"), "external"], OPGAP_GPU=setting)
         expect((len(run.of("kernel")), len(run.of("external correlation"))), (24, 0), "not asked for")
     late = Run([os.path.join(FAKES, "gpu_other_tool"), "external"], OPGAP_GPU="external", FAKE_CUPTI="reorder")
-    expect({(r.number("correlation"), r.status, r.number("external_id")) for r in late.of("external correlation")},
+    expect({(r.number("correlation"), r.status, r.number("external_id")) for r in late.of("external correlation")
+            if r.number("correlation") in ids},
            {(c, kind, i) for c, kinds in ids.items() for kind, i in kinds.items()}, "delivered in reverse: the same ids")
 
 
@@ -689,6 +696,16 @@ def case_sampled_use():
            [(None, 1410, None)], "NVML is blind")
 
 
+def case_state_beside():
+    """Another user holds CUPTI: the state of the devices is sampled all the same, about once a second."""
+    run = Run([os.path.join(FAKES, "gpu_other_tool"), "long"])
+    launches = sorted(r.start for r in run.of("cudaLaunchKernel"))
+    again = min(k.start for k in run.of("kernel") if k.start > launches[-1])  # CUPTI is opgap's again
+    samples = [r.start for r in run.of("gpu state") if launches[-1] < r.start < again]
+    most = (again - launches[-1]) // 10 ** 9 + 1
+    expect(2 <= len(samples) <= most, True, "samples meanwhile: %d, at most %d" % (len(samples), most))
+
+
 def case_nested():
     """The driver's calls inside the runtime's: reported by CUPTI for launches, and for all with OPGAP_GPU=driver.  The
     call is the runtime's, and its work and its wait are counted once."""
@@ -722,7 +739,7 @@ def case_records():
     expect(made(burst, "driver", cupti=",nested"), 1 + 3 * 100 + 2 * 3, "driver: every driver call inside")
     expect(made(graph, "nodes") - made(graph, "graphs"), 100 * (4 - 1), "nodes: a record a kernel instead of one a graph")
     expect(made(driver, "driver") - made(driver, "graphs"), 100, "driver: calls that are no launches")
-    expect(made(tool, "external") - made(tool, "graphs"), 6 * (1 + 2 + 1), "external: one a call and kind of id")
+    expect(made(tool, "external") - made(tool, "graphs"), 6 * (1 + 1 + 2 + 1), "external: one a call and kind of id")
     expect(made(tool, "all"), made(tool, "external"), "all, without graphs and driver calls")
 
 
