@@ -123,6 +123,8 @@ bool opgap_runs_add_trace(struct opgap_runs *runs, const struct opgap_source *so
                           const struct opgap_summary *summary, char *error, size_t size);
 /* May a run have a figure of this name?  (Which ones it has depends on what it did.) */
 bool opgap_figure_exists(const char *name);
+/* The figure that a cause of idle time is a part of ("gpu_idle" of "gpu_idle.lock" and of itself); NULL: it is none. */
+const char *opgap_figure_idle(const char *name);
 /* Figures that are not about causes or classes, one by one; NULL after the last. */
 const char *opgap_figure_listed(size_t index);
 /* The figure of this name of a run, NULL when absent. */

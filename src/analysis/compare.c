@@ -532,6 +532,16 @@ static void judge_figure(struct comparing *k, struct opgap_change *change, const
   }
 }
 
+/* The mean of a figure over a side's runs.  Where no run has it, nothing is known of it; but a cause of idle time is a
+ * part of all idle time, and 0 where that is known. */
+static double figure_of(const struct opgap_runs *runs, const char *name, const struct figure_range *range)
+{
+  const char *idle = opgap_figure_idle(name);
+  if (range->count > 0)
+    return range->sum / (double)range->count;
+  return idle != NULL && range_of(runs, idle).count > 0 ? 0 : NAN;
+}
+
 static void compare_figure(struct comparing *k, const struct opgap_figure *figure)
 {
   const struct opgap_rule *rule = rule_of(&k->o, figure->name);
@@ -539,16 +549,10 @@ static void compare_figure(struct comparing *k, const struct opgap_figure *figur
   bool asked = k->o.judge && rule != NULL && !rule->off;
   struct opgap_change *change = new_change(k, figure->name, "", figure->unit, figure->counter, false);
   set_limits(change, rule, figure->counter ? 0 : 0.05, 0);
-  if (before.count == 0 || now.count == 0) {
-    /* a cause of idle time that one side does not have is 0 there, and a cause is no metric to be missing */
-    change->before = before.count ? before.sum / (double)before.count : 0;
-    change->now = now.count ? now.sum / (double)now.count : 0;
-    if (asked)
-      decide(change, OPGAP_INCOMPARABLE, before.count ? "missing now" : "missing in the baseline: make a new one");
-    return;
-  }
-  set_values(change, before.sum / (double)before.count, now.sum / (double)now.count);
-  if (asked)
+  set_values(change, figure_of(k->c->before, figure->name, &before), figure_of(k->c->now, figure->name, &now));
+  if (asked && (before.count == 0 || now.count == 0))
+    decide(change, OPGAP_INCOMPARABLE, before.count ? "missing now" : "missing in the baseline: make a new one");
+  else if (asked)
     judge_figure(k, change, &before, &now);
 }
 
@@ -672,8 +676,8 @@ static void offer_gaps(const struct comparing *k, struct opgap_change *change)
   for (size_t i = 0; i < k->changes.count; i++) {
     const struct opgap_change *gap = &k->changes.at[i];
     const char *cause = strchr(gap->name, '.');
-    bool idle = strncmp(gap->name, "gpu_idle.", 9) == 0 || strncmp(gap->name, "thread_idle.", 12) == 0;
-    if (idle && fabs(gap->now - gap->before) <= 1.5 * fabs(change->now - change->before))
+    if (cause != NULL && opgap_figure_idle(gap->name) != NULL &&
+        fabs(gap->now - gap->before) <= 1.5 * fabs(change->now - change->before))
       offer(change, (struct opgap_explanation){.kind = gap->name[0] == 'g' ? "GPU gap" : "gap",
                                                .name = cause + 1,
                                                .before = gap->before,

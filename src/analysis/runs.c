@@ -565,6 +565,16 @@ static const struct {
 #define BREAKDOWN "breakdown"
 #define GPU_HELD_DOWN "gpu_held_down" /* share of the samples in which something held a GPU's clocks down */
 
+const char *opgap_figure_idle(const char *name)
+{
+  static const char *const wholes[] = {IDLE_GPU, IDLE_THREAD};
+  size_t length = strcspn(name, ".");
+  for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++)
+    if (length == strlen(wholes[i]) && strncmp(name, wholes[i], length) == 0)
+      return wholes[i];
+  return NULL;
+}
+
 bool opgap_figure_exists(const char *name)
 {
   for (int f = 0; f < RUN_COUNT; f++)
@@ -574,8 +584,7 @@ bool opgap_figure_exists(const char *name)
     return true;
   const char *part = strchr(name, '.');
   size_t length = part ? (size_t)(part++ - name) : strlen(name);
-  bool idle = (length == strlen(IDLE_GPU) && strncmp(name, IDLE_GPU, length) == 0) ||
-              (length == strlen(IDLE_THREAD) && strncmp(name, IDLE_THREAD, length) == 0);
+  bool idle = opgap_figure_idle(name) != NULL;
   if (part == NULL)
     return idle;
   for (int c = 0; idle && c < OPGAP_CAUSE_COUNT; c++)

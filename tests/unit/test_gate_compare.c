@@ -273,6 +273,32 @@ START_TEST(test_missing_metric_is_no_pass)
 }
 END_TEST
 
+START_TEST(test_absent_figure_is_unknown_and_an_absent_cause_is_0)
+{
+  struct opgap_run *was = add_run(before, STEPS, 1, 1, 5), *is = add_run(now, STEPS, 2, 1, 5);
+  options.judge = false; /* as diff */
+  figure(before, was, "thread_idle", 100, false);
+  figure(before, was, "thread_idle.lock", 100, false);
+  figure(now, is, "thread_idle", 50, false);
+  figure(now, is, "thread_idle.sleep", 50, false);
+  figure(now, is, "gpu_idle", 30, false); /* before, no GPU was seen */
+  figure(now, is, "gpu_idle.lock", 30, false);
+  figure(now, is, "peak_bytes", 1000, false);
+  const struct opgap_change *peak = compare("peak_bytes");
+  ck_assert(isnan(peak->before) && isnan(peak->relative));
+  ck_assert(peak->now == 1000);
+  ck_assert(isnan(compare("gpu_idle.lock")->before));
+  const struct opgap_change *lock = compare("thread_idle.lock");
+  ck_assert(lock->before == 100 && lock->now == 0 && lock->relative == -1);
+  ck_assert(compare("thread_idle.sleep")->before == 0);
+  struct opgap_runs *swapped = before;
+  before = now;
+  now = swapped;
+  peak = compare("peak_bytes");
+  ck_assert(peak->before == 1000 && isnan(peak->now) && isnan(peak->relative));
+}
+END_TEST
+
 START_TEST(test_too_few_steps_is_no_pass)
 {
   add_run(before, 19, 1, 1, 5);
@@ -558,6 +584,7 @@ int main(void)
   tcase_add_test(tests, test_disturbed_run_passes);
   tcase_add_test(tests, test_spread_of_the_repeats_is_a_threshold);
   tcase_add_test(tests, test_missing_metric_is_no_pass);
+  tcase_add_test(tests, test_absent_figure_is_unknown_and_an_absent_cause_is_0);
   tcase_add_test(tests, test_too_few_steps_is_no_pass);
   tcase_add_test(tests, test_no_steps_is_no_pass);
   tcase_add_test(tests, test_runs_that_cannot_be_compared);
