@@ -1105,7 +1105,12 @@ unsigned opgap_trace_process_count(const struct opgap_trace *trace)
 const struct opgap_process_info *opgap_trace_process(const struct opgap_trace *trace, unsigned process)
 {
   struct process *p = trace->processes[process];
-  p->info.invalid_records += atomic_exchange(&p->invalid, 0);
+  uint64_t undecoded = atomic_exchange(&p->invalid, 0);
+  if (undecoded > 0) {
+    p->info.invalid_records += undecoded;
+    p->info.complete = false;
+    add_damage(&p->damage, "%s: %llu records cannot be decoded", p->path, (unsigned long long)undecoded);
+  }
   return &p->info;
 }
 
@@ -1121,6 +1126,8 @@ const char *opgap_trace_info(const struct opgap_trace *trace, unsigned process, 
 
 const char *opgap_trace_damage(const struct opgap_trace *trace, unsigned index)
 {
+  for (unsigned i = 0; i < trace->count; i++)
+    opgap_trace_process(trace, i); /* what cursors could not decode so far */
   if (index < trace->damage.count)
     return trace->damage.lines[index];
   index -= trace->damage.count;

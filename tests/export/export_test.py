@@ -17,11 +17,13 @@ import re
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
+import zlib
 
 OPGAP, LIBOPGAP, FAKES, SPANS, TORCH_PYTHON, DOCS, TRAINING = map(os.path.abspath, sys.argv[1:8])
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -822,6 +824,33 @@ def case_damaged():
     with open(target, newline="") as file:
         rows = sum(1 for r in csv.DictReader(file) if r["kind"] == "range")
     expect(0 < rows < 40001, True, "ranges that are left: %d" % rows)
+
+
+def case_undecodable():
+    """Records that cannot be decoded though every checksum is right: a chunk that claims more than it holds."""
+    trace = trace_of("undecodable", [SPANS, "400"])
+    name, = os.listdir(trace)
+    path = os.path.join(trace, name)
+    with open(path, "rb") as file:
+        content = bytearray(file.read())
+    at = struct.unpack_from("<I", content, 16)[0]
+    while True:  # the chunks' headers (docs/TRACE_FORMAT.md)
+        kind, size, _, _, stored, _, records = struct.unpack_from("<HHIIIII", content, at + 4)
+        if kind == 3 and records >= 400:
+            break
+        at += size + stored
+    struct.pack_into("<I", content, at + 24, records + 7)
+    struct.pack_into("<I", content, at + size - 4, zlib.crc32(content[at:at + size - 4]))
+    with open(path, "wb") as file:
+        file.write(content)
+    seen = json.loads(run([OPGAP, "report", "--format", "json", trace], exit_status=4).stdout)["trace"]
+    expect((seen["complete"], seen["invalid_records"]), (False, 7), "complete, records that cannot be decoded")
+    expect(seen["damage"], [path + ": 7 records cannot be decoded"], "damage")
+    run([OPGAP, "export", "--to", "csv", "-o", os.path.join(WORK, "undecodable.csv"), trace], exit_status=4)
+    run([OPGAP, "html", "-o", os.path.join(WORK, "undecodable.html"), trace], exit_status=4)
+    run([OPGAP, "diff", trace, trace], exit_status=4)
+    expect(run([OPGAP, "info", "--records", trace], exit_status=4).stderr,
+           "opgap: %s: 7 records cannot be decoded\n" % path, "info's word")
 
 
 def case_killed():
