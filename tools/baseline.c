@@ -64,17 +64,10 @@ static int baseline(const char *const *paths, size_t count, const char *output)
   return code;
 }
 
-static int take_output(void *context, int option, const char *value)
-{
-  (void)option; /* there is no other */
-  *(const char **)context = value;
-  return OPGAP_EXIT_DONE;
-}
-
 int opgap_cmd_baseline(int argc, char **argv)
 {
   const char *output = NULL;
-  int code = opgap_options("baseline", argc, argv, ":o:h", options, help, take_output, &output);
+  int code = opgap_options("baseline", argc, argv, ":o:h", options, help, opgap_take_text, &output);
   if (code >= 0)
     return code;
   if (output == NULL)

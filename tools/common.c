@@ -205,20 +205,18 @@ int opgap_write_file(const char *path, bool (*write)(void *context, FILE *file),
     error = write_replaced(path, write, context);
   if (error == 0)
     return OPGAP_EXIT_DONE;
-  return opgap_fail(OPGAP_EXIT_USAGE, "cannot write %s: %s",
-                    strcmp(path, "-") == 0 ? "the output" : opgap_printable(path), strerror(error));
+  return opgap_fail(OPGAP_EXIT_USAGE, "cannot write %s: %s", strcmp(path, "-") == 0 ? "the output" : path,
+                    strerror(error));
 }
 
 const char *opgap_printable(const char *text)
 {
-  static char buffers[4][512];
+  static char *kept[4];
   static unsigned next;
-  char *buffer = buffers[next++ % 4];
-  size_t n = 0;
-  for (; text[n] != '\0' && n < sizeof buffers[0] - 4; n++)
-    buffer[n] = (unsigned char)text[n] < 0x20 || text[n] == 0x7f ? '?' : text[n];
-  strcpy(buffer + n, text[n] != '\0' ? "..." : "");
-  return buffer;
+  char **place = &kept[next++ % 4];
+  free(*place);
+  *place = text_clean(text);
+  return *place;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -237,12 +235,14 @@ static char *join(const char *folder, const char *name)
 char *opgap_newest_trace(const char *folder)
 {
   char *newest = NULL;
+  bool is_trace = false;
   struct timespec when = {0, 0};
   DIR *dir = opendir(folder);
   if (dir == NULL)
     return NULL;
   for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
     struct stat info;
+    is_trace = is_trace || ends_with(entry->d_name, ".opgt");
     if (!ends_with(entry->d_name, ".opgap"))
       continue;
     char *path = strcmp(folder, ".") == 0 ? strdup(entry->d_name) : join(folder, entry->d_name);
@@ -258,7 +258,7 @@ char *opgap_newest_trace(const char *folder)
     }
   }
   closedir(dir);
-  return newest;
+  return newest == NULL && is_trace ? strdup(folder) : newest;
 }
 
 /* Beside the executable (build tree), or where an installation puts libraries. */
@@ -296,6 +296,13 @@ char *opgap_tracer_path(void)
   return NULL;
 }
 
+int opgap_take_text(void *text, int option, const char *value)
+{
+  (void)option;
+  *(const char **)text = value;
+  return OPGAP_EXIT_DONE;
+}
+
 int opgap_options(const char *command, int argc, char **argv, const char *letters, const struct option *options,
                   void (*help)(void), int (*take)(void *context, int option, const char *value), void *context)
 {
@@ -308,9 +315,9 @@ int opgap_options(const char *command, int argc, char **argv, const char *letter
       return OPGAP_EXIT_DONE;
     }
     if (option == '?')
-      return opgap_usage_error(command, "unknown option %s", opgap_printable(argv[optind - 1]));
+      return opgap_usage_error(command, "unknown option %s", argv[optind - 1]);
     if (option == ':')
-      return opgap_usage_error(command, "%s needs a value", opgap_printable(argv[optind - 1]));
+      return opgap_usage_error(command, "%s needs a value", argv[optind - 1]);
     int code = take(context, option, optarg);
     if (code != OPGAP_EXIT_DONE)
       return code;

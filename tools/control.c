@@ -250,11 +250,11 @@ static int snapshot(const char *path, const char *wanted)
   int code = OPGAP_EXIT_DONE;
   char *folder = make_folder(path, wanted);
   if (folder == NULL)
-    code = opgap_fail(OPGAP_EXIT_USAGE, "cannot make the folder %s: %s",
-                      wanted ? opgap_printable(wanted) : "of the copy", strerror(errno));
+    code =
+        opgap_fail(OPGAP_EXIT_USAGE, "cannot make the folder %s: %s", wanted ? wanted : "of the copy", strerror(errno));
   unsigned count = opgap_trace_process_count(trace), running = 0;
   if (code == OPGAP_EXIT_DONE && !opgap_copy_trace(trace, folder, &running)) {
-    code = opgap_fail(OPGAP_EXIT_USAGE, "cannot write to %s: %s", opgap_printable(folder), strerror(errno));
+    code = opgap_fail(OPGAP_EXIT_USAGE, "cannot write to %s: %s", folder, strerror(errno));
     opgap_copy_remove(folder);
   }
   if (code == OPGAP_EXIT_DONE)
@@ -308,13 +308,6 @@ static void help_snapshot(void)
        "Exit status: 0 done; 2 wrong usage, unreadable trace, or the copy cannot be written");
 }
 
-static int take_out(void *out, int option, const char *value)
-{
-  (void)option;
-  *(const char **)out = value;
-  return 0;
-}
-
 /* Returns an exit code, or -1 to go on. */
 static int parse(int argc, char **argv, void (*command_help)(void), const char **trace, const char **out)
 {
@@ -323,7 +316,7 @@ static int parse(int argc, char **argv, void (*command_help)(void), const char *
   static const struct option only_help[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
   const char *command = argv[0];
   int code = opgap_options(command, argc, argv, out != NULL ? ":ho:" : ":h", out != NULL ? options : only_help,
-                           command_help, take_out, out);
+                           command_help, opgap_take_text, out);
   if (code >= 0)
     return code;
   if (argc - optind > 1)

@@ -414,7 +414,7 @@ int opgap_cmd_doctor(int argc, char **argv)
     return OPGAP_EXIT_DONE;
   }
   if (argc > 1)
-    return opgap_usage_error(NAME, "takes no arguments, got '%s'", opgap_printable(argv[1]));
+    return opgap_usage_error(NAME, "takes no arguments, got '%s'", argv[1]);
   check_machine();
   check_tracer();
   check_memory();

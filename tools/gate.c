@@ -19,7 +19,7 @@ static const char *const formats[FORMAT_COUNT] = {"text", "json", "markdown", "j
 struct request {
   const char *baseline, *output, *svg;
   enum format format;
-  bool all;
+  bool all, list;
   struct opgap_pool *pool; /* of rules and texts from the configuration */
   struct opgap_rule *rules;
   struct opgap_compare_options compare;
@@ -99,7 +99,7 @@ static int add_rule(struct request *request, const char *text)
   if (!opgap_rule_parse(request->pool, text, rule, error, sizeof error))
     return opgap_usage_error("gate", "--metric %s", error);
   if (opgap_metric_find(rule->name) == OPGAP_METRIC_COUNT && !opgap_figure_exists(rule->name))
-    return opgap_usage_error("gate", "there is no metric %s, see --list-metrics", opgap_printable(rule->name));
+    return opgap_usage_error("gate", "there is no metric %s, see --list-metrics", rule->name);
   request->compare.rule_count++;
   return OPGAP_EXIT_DONE;
 }
@@ -158,6 +158,9 @@ static int set_option(struct request *request, int option, const char *value)
   case OPT_ALL:
     request->all = true;
     return OPGAP_EXIT_DONE;
+  case OPT_LIST:
+    request->list = true;
+    return OPGAP_EXIT_DONE;
   case OPT_FORMAT:
     return set_format(request, value);
   default:
@@ -189,7 +192,7 @@ static int config_metrics(struct request *request, const char *path, json_t *met
   {
     const char *limit = value_text(request, value);
     if (limit == NULL)
-      return opgap_fail(OPGAP_EXIT_USAGE, "%s: metric \"%s\" must be a text or a number", path, opgap_printable(name));
+      return opgap_fail(OPGAP_EXIT_USAGE, "%s: metric \"%s\" must be a text or a number", path, name);
     int code = add_rule(request, opgap_pool_printf(request->pool, "%s=%s", name, limit));
     if (code != OPGAP_EXIT_DONE)
       return code;
@@ -214,7 +217,7 @@ static int config_member(struct request *request, const char *path, const char *
       return opgap_fail(OPGAP_EXIT_USAGE, "%s: \"%s\" must be a text or a number", path, name);
     return set_option(request, o->val, text);
   }
-  return opgap_fail(OPGAP_EXIT_USAGE, "%s: there is no option \"%s\"", path, opgap_printable(name));
+  return opgap_fail(OPGAP_EXIT_USAGE, "%s: there is no option \"%s\"", path, name);
 }
 
 static int read_config(struct request *request, const char *path)
@@ -227,7 +230,7 @@ static int read_config(struct request *request, const char *path)
   if (root == NULL && json_error_code(&error) == json_error_cannot_open_file)
     return opgap_fail(OPGAP_EXIT_USAGE, "%s: cannot be opened: %s", path, strerror(open_error));
   if (root == NULL)
-    return opgap_fail(OPGAP_EXIT_USAGE, "%s: line %d: %s", path, error.line, opgap_printable(error.text));
+    return opgap_fail(OPGAP_EXIT_USAGE, "%s: line %d: %s", path, error.line, error.text);
   if (!json_is_object(root))
     code = opgap_fail(OPGAP_EXIT_USAGE, "%s: must be a JSON object", path);
   else
@@ -240,31 +243,32 @@ static int read_config(struct request *request, const char *path)
   return code;
 }
 
-/* -1: go on; else the exit code.  The configuration comes first, so that flags win. */
-static int parse_pass(int argc, char **argv, struct request *request, bool config_pass)
+/* The configuration comes first, so that flags win. */
+static int take_config(void *request, int option, const char *value)
 {
-  int option;
-  optind = 0;
-  opterr = 0;
-  while ((option = getopt_long(argc, argv, ":b:m:c:o:h", options, NULL)) != -1) {
-    int code = OPGAP_EXIT_DONE;
-    if (option == 'h') {
-      help();
-      return OPGAP_EXIT_DONE;
-    }
-    if (option == OPT_LIST)
-      return list_metrics();
-    if (option == '?')
-      return opgap_usage_error("gate", "unknown option %s", argv[optind - 1]);
-    if (option == ':')
-      return opgap_usage_error("gate", "%s needs a value", argv[optind - 1]);
-    if (option == 'c')
-      code = config_pass ? read_config(request, optarg) : OPGAP_EXIT_DONE;
-    else if (!config_pass)
-      code = set_option(request, option, optarg);
-    if (code != OPGAP_EXIT_DONE)
-      return code;
-  }
+  return option == 'c' ? read_config(request, value) : OPGAP_EXIT_DONE;
+}
+
+static int take_flag(void *request, int option, const char *value)
+{
+  return option == 'c' ? OPGAP_EXIT_DONE : set_option(request, option, value);
+}
+
+/* -1: go on; else the exit code. */
+static int parse(int argc, char **argv, struct request *request)
+{
+  static const char letters[] = ":b:m:c:o:h";
+  int code = opgap_options("gate", argc, argv, letters, options, help, take_config, request);
+  if (code < 0)
+    code = opgap_options("gate", argc, argv, letters, options, help, take_flag, request);
+  if (code >= 0)
+    return code;
+  if (request->list)
+    return list_metrics();
+  if (request->baseline == NULL)
+    return opgap_usage_error("gate", "compare with what? give --baseline FILE");
+  if (optind == argc)
+    return opgap_usage_error("gate", "which runs? give one trace or more");
   return -1;
 }
 
@@ -381,13 +385,7 @@ int opgap_cmd_gate(int argc, char **argv)
   struct request request = {.compare = {.judge = true}, .pool = opgap_pool_new()};
   request.rules = opgap_pool_alloc(request.pool, RULES_MOST * sizeof *request.rules);
   request.compare.rules = request.rules;
-  int code = parse_pass(argc, argv, &request, true);
-  if (code < 0)
-    code = parse_pass(argc, argv, &request, false);
-  if (code < 0 && request.baseline == NULL)
-    code = opgap_usage_error("gate", "compare with what? give --baseline FILE");
-  if (code < 0 && optind == argc)
-    code = opgap_usage_error("gate", "which runs? give one trace or more");
+  int code = parse(argc, argv, &request);
   if (code < 0)
     code = gate(&request, (const char *const *)argv + optind, (size_t)(argc - optind));
   opgap_pool_free(request.pool);

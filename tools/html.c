@@ -31,7 +31,7 @@ static void help(void)
        "\n"
        "Writes a trace as one page that opens from disk in any current browser and loads nothing: verdict, steps,\n"
        "GPU use, idle gaps, timeline, hot ops, flame graph, memory, files, locks and processes.\n"
-       "TRACE is a folder NAME.opgap or one file of it; without it, the newest NAME.opgap of this folder.\n"
+       "TRACE is a folder NAME.opgap or one file of it; without it, the newest NAME.opgap of this folder, or the folder itself.\n"
        "\n"
        "  -o, --output FILE   where to write; - for the standard output (default: NAME.html in this folder)\n"
        "  --detail A:B        keep every call between these times since the start, for example 1.5s:1600ms;\n"

@@ -7,6 +7,7 @@
 #include "copy.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,31 +42,37 @@ static void print_help(void)
        "Exit status: 0 done, 2 wrong usage or unreadable trace, 4 bytes of the trace are damaged or missing");
 }
 
+enum { OPT_HOOKS = 256, OPT_SCHEMA, OPT_RECORDS, OPT_ARCHIVE };
+
+static int take(void *context, int option, const char *value)
+{
+  struct options *options = context;
+  options->hooks = options->hooks || option == OPT_HOOKS;
+  options->schema = options->schema || option == OPT_SCHEMA;
+  options->records = options->records || option == OPT_RECORDS;
+  if (option == OPT_ARCHIVE) {
+    options->archive = value;
+    if (value[0] == '\0')
+      return opgap_usage_error(NAME, "--archive needs the name of a new folder");
+  }
+  return OPGAP_EXIT_DONE;
+}
+
 /* Returns an exit code, or -1 to go on. */
 static int parse_arguments(struct options *options, int argc, char **argv)
 {
-  for (int i = 1; i < argc; i++) {
-    if (strcmp(argv[i], "--hooks") == 0) {
-      options->hooks = true;
-    } else if (strcmp(argv[i], "--schema") == 0) {
-      options->schema = true;
-    } else if (strcmp(argv[i], "--records") == 0) {
-      options->records = true;
-    } else if (strcmp(argv[i], "--archive") == 0 || strncmp(argv[i], "--archive=", 10) == 0) {
-      options->archive = argv[i][9] == '=' ? argv[i] + 10 : argv[++i];
-      if (options->archive == NULL || options->archive[0] == '\0')
-        return opgap_usage_error(NAME, "--archive needs the name of a new folder");
-    } else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-      print_help();
-      return OPGAP_EXIT_DONE;
-    } else if (argv[i][0] == '-') {
-      return opgap_usage_error(NAME, "unknown option '%s'", opgap_printable(argv[i]));
-    } else if (options->path != NULL) {
-      return opgap_usage_error(NAME, "more than one trace given");
-    } else {
-      options->path = argv[i];
-    }
-  }
+  static const struct option table[] = {{"hooks", no_argument, NULL, OPT_HOOKS},
+                                        {"schema", no_argument, NULL, OPT_SCHEMA},
+                                        {"records", no_argument, NULL, OPT_RECORDS},
+                                        {"archive", required_argument, NULL, OPT_ARCHIVE},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+  int code = opgap_options(NAME, argc, argv, ":h", table, print_help, take, options);
+  if (code >= 0)
+    return code;
+  if (argc - optind > 1)
+    return opgap_usage_error(NAME, "more than one trace given");
+  options->path = argv[optind];
   if (options->hooks && (options->path != NULL || options->schema || options->records || options->archive != NULL))
     return opgap_usage_error(NAME, "--hooks needs no trace and goes with no other option");
   if (options->archive != NULL && (options->schema || options->records))
@@ -257,7 +264,7 @@ static int print_trace(const struct options *options, const char *path)
   opgap_trace_recover(path);
   struct opgap_trace *trace = opgap_trace_open(path, error, sizeof error);
   if (trace == NULL)
-    return opgap_fail(OPGAP_EXIT_USAGE, "%s", opgap_printable(error));
+    return opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
   struct opgap_source source = opgap_source_of_trace(trace, path);
   int code = OPGAP_EXIT_DONE;
   if (options->archive != NULL)
@@ -266,7 +273,7 @@ static int print_trace(const struct options *options, const char *path)
     print_whole(options, trace, path);
   const char *damage;
   for (unsigned i = 0; code != OPGAP_EXIT_USAGE && (damage = opgap_trace_damage(trace, i)) != NULL; i++) {
-    opgap_fail(0, "%s", opgap_printable(damage));
+    opgap_fail(0, "%s", damage);
     code = OPGAP_EXIT_DAMAGED;
   }
   opgap_trace_close(trace);

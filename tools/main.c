@@ -56,8 +56,8 @@ static int unknown_command(const char *name)
     names[i] = commands[i].name;
   const char *near = opgap_nearest(name, names, COMMAND_COUNT);
   if (near != NULL)
-    return opgap_usage_error(NULL, "unknown command '%s', did you mean '%s'?", opgap_printable(name), near);
-  return opgap_usage_error(NULL, "unknown command '%s'", opgap_printable(name));
+    return opgap_usage_error(NULL, "unknown command '%s', did you mean '%s'?", name, near);
+  return opgap_usage_error(NULL, "unknown command '%s'", name);
 }
 
 /* Output that could not be written (a full disk) must not pass for success. */

@@ -62,6 +62,8 @@ bool opgap_parse_steps(const char *text, uint64_t *first, uint64_t *last);
 struct option;
 int opgap_options(const char *command, int argc, char **argv, const char *letters, const struct option *options,
                   void (*help)(void), int (*take)(void *context, int option, const char *value), void *context);
+/* A `take` for one option: its value goes to the `const char *` at `text`. */
+int opgap_take_text(void *text, int option, const char *value);
 
 /* A percentage on the terminal, from the second second on; nothing where stderr is no terminal. */
 struct opgap_progress {
@@ -86,10 +88,12 @@ unsigned opgap_terminal_width(FILE *file);
 bool opgap_terminal_colour(void);
 bool opgap_terminal_utf8(void);
 
-/* Text safe for a terminal: control bytes become '?'.  The result lives until the fourth next call. */
+/* Text safe for a terminal, by the rules of tables (text_clean).  The result lives until the fourth next call.  The
+ * functions above that print a message clean it themselves. */
 const char *opgap_printable(const char *text);
 
-/* The newest trace (NAME.opgap) of a folder, as a path to be freed; NULL when there is none. */
+/* The newest trace (NAME.opgap) of a folder, as a path to be freed; the folder itself when it has none and is one (a
+ * trace by another name, as archives are); NULL when there is none. */
 char *opgap_newest_trace(const char *folder);
 
 /* The tracer that belongs to this executable: absolute path to be freed; NULL when it is not found. */

@@ -62,8 +62,8 @@ static int unknown_option(const char *argument, size_t length)
     flags[i] = opgap_setting_table[i].flag;
   const char *near = opgap_nearest(given + strspn(given, "-"), flags, opgap_setting_count);
   if (near != NULL)
-    return opgap_usage_error(NAME, "unknown option '%s', did you mean '--%s'?", opgap_printable(given), near);
-  return opgap_usage_error(NAME, "unknown option '%s'", opgap_printable(given));
+    return opgap_usage_error(NAME, "unknown option '%s', did you mean '--%s'?", given, near);
+  return opgap_usage_error(NAME, "unknown option '%s'", given);
 }
 
 /* Takes the option at argv[*index]: checks its value and puts it into the environment. */
@@ -103,7 +103,7 @@ static int check_settings(struct recording *r)
   char message[OPGAP_SETTING_MESSAGE_MAX];
   const char *unknown = opgap_settings_unknown(environ);
   if (unknown != NULL)
-    return opgap_usage_error(NAME, "unknown setting %s", opgap_printable(unknown));
+    return opgap_usage_error(NAME, "unknown setting %s", unknown);
   if (opgap_settings_parse(&r->settings, from_environment, NULL, message, sizeof message) != 0)
     return opgap_usage_error(NAME, "%s", message);
   return 0;
@@ -220,8 +220,7 @@ static int make_folder(struct recording *r)
     error = S_ISDIR(info.st_mode) ? EACCES : ENOTDIR;
     if (error == EACCES && count_files(folder, 0, &any) > 0 && !is_rank()) {
       free(folder);
-      return opgap_usage_error(NAME, "%s already holds a trace: name another --out, or remove it",
-                               opgap_printable(wanted));
+      return opgap_usage_error(NAME, "%s already holds a trace: name another --out, or remove it", wanted);
     }
     if (error == EACCES && access(folder, W_OK | X_OK) == 0) {
       r->folder = folder;
@@ -229,8 +228,7 @@ static int make_folder(struct recording *r)
     }
   }
   free(folder);
-  opgap_fail(0, "cannot write to the trace folder %s: %s; the program runs untraced", opgap_printable(wanted),
-             strerror(error));
+  opgap_fail(0, "cannot write to the trace folder %s: %s; the program runs untraced", wanted, strerror(error));
   return -1;
 }
 
@@ -433,10 +431,9 @@ static void report_untraced(const struct recording *r, unsigned files)
   if (r->untraceable != NULL)
     return; /* said at the start */
   if (access(r->tracer, R_OK) != 0)
-    opgap_fail(0, "%s was not traced: %s cannot be read%s", name, opgap_printable(r->tracer), others);
+    opgap_fail(0, "%s was not traced: %s cannot be read%s", name, r->tracer, others);
   else if (access(r->folder, W_OK) == 0 && is_full(r->folder))
-    opgap_fail(0, "%s was not traced, nothing was recorded: no space left in %s%s", name, opgap_printable(r->folder),
-               others);
+    opgap_fail(0, "%s was not traced, nothing was recorded: no space left in %s%s", name, r->folder, others);
   else
     opgap_fail(0, "%s was not traced: the tracer was not loaded into it, or could not start (see: opgap doctor)%s",
                name, others);
@@ -476,8 +473,7 @@ static int run(struct recording *r)
   r->path = opgap_find_program(r->program[0]);
   r->untraceable = r->path != NULL ? opgap_why_untraceable(r->path) : NULL;
   if (r->untraceable != NULL && r->folder != NULL && r->settings.log != OPGAP_LOG_QUIET)
-    opgap_fail(0, "%s is %s and cannot be traced; programs that it starts can", opgap_printable(r->program[0]),
-               r->untraceable);
+    opgap_fail(0, "%s is %s and cannot be traced; programs that it starts can", r->program[0], r->untraceable);
   int error = start_program(r);
   if (error != 0)
     return report_not_started(r, error);
@@ -498,8 +494,7 @@ int opgap_cmd_record(int argc, char **argv)
   if (r.tracer == NULL)
     return opgap_fail(OPGAP_EXIT_USAGE, "libopgap.so is neither beside this program nor in ../lib");
   if (strpbrk(r.tracer, " :$") != NULL) {
-    opgap_fail(0, "%s: LD_PRELOAD cannot name a path with a blank, ':' or '$'; install opgap elsewhere",
-               opgap_printable(r.tracer));
+    opgap_fail(0, "%s: LD_PRELOAD cannot name a path with a blank, ':' or '$'; install opgap elsewhere", r.tracer);
     code = OPGAP_EXIT_USAGE;
   } else {
     code = make_folder(&r);

@@ -230,8 +230,7 @@ static int print_stacks(struct opgap_trace *trace, const char *path, struct requ
   struct opgap_stack_table *table = opgap_stack_table_read(&source, request->by, process);
   int code = opgap_trace_damage(trace, 0) == NULL ? OPGAP_EXIT_DONE : OPGAP_EXIT_DAMAGED;
   if (table->stacks == 0) {
-    code = opgap_fail(OPGAP_EXIT_USAGE, "no stacks in %s: record with --stacks native, python or both",
-                      opgap_printable(path));
+    code = opgap_fail(OPGAP_EXIT_USAGE, "no stacks in %s: record with --stacks native, python or both", path);
   } else {
     if (!request->limit_given && (request->format == FORMAT_TEXT || request->format == FORMAT_MARKDOWN))
       output->limit = 15;
@@ -250,7 +249,7 @@ static int report_stacks(struct request *request)
     return opgap_usage_error("report", "--by takes one trace");
   if (opgap_parts_is_file(request->paths[0]))
     return opgap_fail(OPGAP_EXIT_USAGE, "%s is a summary, which has no stacks: give --by the trace that it was made of",
-                      opgap_printable(request->paths[0]));
+                      request->paths[0]);
   opgap_trace_recover(request->paths[0]);
   struct opgap_trace *trace = opgap_trace_open(request->paths[0], error, sizeof error);
   if (trace == NULL)

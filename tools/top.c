@@ -68,17 +68,16 @@ static int set_option(void *context, int option, const char *value)
   switch (option) {
   case OPT_INTERVAL:
     if (!opgap_parse_time(value, &options->interval_ns) || options->interval_ns < SHORTEST_NS)
-      return opgap_usage_error(NAME, "--interval %s: must be a time such as 500ms or 2s, at least 100ms",
-                               opgap_printable(value));
+      return opgap_usage_error(NAME, "--interval %s: must be a time such as 500ms or 2s, at least 100ms", value);
     break;
   case OPT_COUNT:
     if (!opgap_parse_number(value, &options->count) || options->count == 0)
-      return opgap_usage_error(NAME, "--count %s: must be a number above 0", opgap_printable(value));
+      return opgap_usage_error(NAME, "--count %s: must be a number above 0", value);
     options->count_given = true;
     break;
   case OPT_LIMIT:
     if (!opgap_parse_number(value, &options->limit))
-      return opgap_usage_error(NAME, "--limit %s: must be a number of rows, 0 for all", opgap_printable(value));
+      return opgap_usage_error(NAME, "--limit %s: must be a number of rows, 0 for all", value);
     break;
   default:
     options->count = 1;
@@ -94,7 +93,7 @@ static int parse(int argc, char **argv, struct options *options)
   if (code >= 0)
     return code;
   if (argc - optind > 1)
-    return opgap_usage_error(NAME, "one trace at a time: %s is too many", opgap_printable(argv[optind + 1]));
+    return opgap_usage_error(NAME, "one trace at a time: %s is too many", argv[optind + 1]);
   options->trace = argv[optind];
   return -1;
 }
@@ -258,7 +257,7 @@ static int follow(struct watch *watch)
     struct opgap_summary *summary = look(watch, &live, error, sizeof error);
     if (summary == NULL) {
       screen_close();
-      return opgap_fail(OPGAP_EXIT_USAGE, "%s", opgap_printable(error));
+      return opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
     }
     next_ns += watch->options->interval_ns;
     if (next_ns < monotonic_ns()) /* a look that took longer than the interval */
@@ -300,7 +299,7 @@ int opgap_cmd_top(int argc, char **argv)
                    strcmp(term, "dumb") != 0;
   watch.trace = opgap_trace_open(options.trace, error, sizeof error);
   if (watch.trace == NULL) {
-    code = opgap_fail(OPGAP_EXIT_USAGE, "%s", opgap_printable(error));
+    code = opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
   } else {
     screen_open(watch.terminal);
     code = follow(&watch);

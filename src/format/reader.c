@@ -612,7 +612,9 @@ static bool header_ok(const struct process *process, const struct mapping *file,
   }
   memcpy(&header, file->bytes, sizeof header);
   if (memcmp(header.magic, OPGAP_TRACE_MAGIC, sizeof header.magic) != 0) {
-    snprintf(error, error_size, "%s: not an opgap trace", process->path);
+    bool page = memcmp(file->bytes, "<!DOCTYPE html>", 15) == 0;
+    snprintf(error, error_size, "%s: not an opgap trace%s", process->path,
+             page ? ", but a web page: where it is one of opgap html, give the trace that it was made from" : "");
     return false;
   }
   if (header.min_version > OPGAP_TRACE_VERSION || header.header_bytes != sizeof header) {

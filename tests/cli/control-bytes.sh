@@ -7,4 +7,6 @@ opgap report --limit "$red" t.opgap
 opgap gate --"$red"
 opgap baseline -o b.json "$red"
 opgap "$red"
+opgap record --log quiet --out named.opgap -- sh -c ": $csi"
+opgap info named.opgap | head -n 2 | tail -n 1 | sed 's/process [0-9]* (parent [0-9]*) on [^:]*/process/'
 exit 0
