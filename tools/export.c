@@ -44,7 +44,8 @@ static void help(void)
   puts("Usage: opgap export --to FORMAT [options] [TRACE]\n"
        "\n"
        "Writes a trace for other programs.\n"
-       "TRACE is a folder NAME.opgap or one file of it; without it, the newest NAME.opgap of this folder, or the folder itself.\n"
+       "TRACE is a folder NAME.opgap or one file of it; without it, the newest NAME.opgap of this\n"
+       "folder, or this folder itself.\n"
        "\n"
        "Formats:");
   for (size_t i = 0; i < opgap_export_format_count; i++)

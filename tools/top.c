@@ -43,7 +43,7 @@ static void print_help(void)
        "\n"
        "Follows a running job: steps a second, use of GPUs, wait for data, hot ops of the last interval, processes,\n"
        "lost records.  TRACE is a folder NAME.opgap or one file of it; without it, the newest NAME.opgap of this\n"
-       "folder.  It ends with the job; q and Ctrl-C end it before.  The job is not touched.\n"
+       "folder, or this folder itself.  It ends with the job; q and Ctrl-C end it before.  The job is not touched.\n"
        "\n"
        "  --interval TIME   time between two looks, for example 500ms (default: 2s; at least 100ms)\n"
        "  --count N         print N looks one after the other, as where stdout is no terminal, and end\n"
