@@ -450,6 +450,20 @@ static bool is_newest_here(const char *folder)
   return same;
 }
 
+/* What the processes recorded last is safe, but only until the machine restarts. */
+static void report_left(const struct recording *r)
+{
+  char ring[1400];
+  int left = opgap_trace_left(r->folder, ring, sizeof ring);
+  if (left > 0)
+    opgap_fail(
+        0,
+        "the last records of %d process%s could not be written to %s%s: they stay in %s%s until a command of opgap "
+        "can write them",
+        left, left == 1 ? "" : "es", r->folder, is_full(r->folder) ? ", no space is left there" : "", ring,
+        left == 1 ? "" : " and others");
+}
+
 static void close_trace(const struct recording *r)
 {
   bool of_child = false;
@@ -461,6 +475,7 @@ static void close_trace(const struct recording *r)
   if (files == 0 && r->folder_is_ours)
     rmdir(r->folder);
   if (files > 0 && !quiet) {
+    report_left(r);
     const char *folder = opgap_printable(r->folder);
     bool newest = is_newest_here(r->folder);
     fprintf(stderr, "opgap: %u process%s traced to %s (see: opgap report%s%s)\n", files, files == 1 ? "" : "es", folder,

@@ -172,6 +172,9 @@ struct opgap_arena {
   _Atomic uint32_t flusher_sleeps; /* futex, shared: 1 the flusher sleeps, 0 it was woken or works */
   /* the account of whoever drained: flusher_cpu_ns is the CPU time of all of them */
   uint64_t records, invalid_records, raw_bytes, stored_bytes, flusher_cpu_ns, chunk_sequence, ended_lost;
+  /* both clocks when a tool first found the process dead: later ones use it, too, so that all see the same times; ns 0:
+   * none did.  Writer: who holds recovery_lock. */
+  struct opgap_anchor death_anchor;
 };
 #define OPGAP_ARENA_HEADER_BYTES 4096u
 static_assert(sizeof(struct opgap_arena) <= OPGAP_ARENA_HEADER_BYTES, "arena header");

@@ -226,6 +226,8 @@ static bool runs(int pid)
 
 struct opgap_anchor opgap_recover_anchor(const struct opgap_arena *arena)
 {
+  if (arena->death_anchor.ns != 0)
+    return arena->death_anchor;
   if (!same_boot(arena))
     return arena->last_anchor;
   struct timespec t;
@@ -382,6 +384,8 @@ static int recover_mapped(struct opgap_arena *arena, const char *ring_path, uid_
       memchr(arena->trace_file, 0, sizeof arena->trace_file) == NULL ||
       !atomic_compare_exchange_strong(&arena->recovery_lock, &nobody, (uint32_t)getpid()))
     return -1;
+  if (arena->death_anchor.ns == 0)
+    arena->death_anchor = opgap_recover_anchor(arena);
   struct fold *fold = map_private(sizeof *fold);
   size_t scratch_bytes = opgap_consumer_bytes();
   void *scratch = map_private(scratch_bytes);
@@ -517,6 +521,33 @@ static int each_ring(const char *trace, int (*visit)(const char *path, const cha
 int opgap_trace_recover(const char *trace)
 {
   return each_ring(trace, recover_orphan, NULL);
+}
+
+struct left {
+  char *path;
+  size_t size;
+};
+
+static int visit_left(const char *path, const char *folder, void *context)
+{
+  const struct left *left = context;
+  uint64_t size;
+  uid_t owner;
+  struct opgap_arena *arena = map_ring(path, &size, &owner);
+  if (arena == NULL)
+    return 0;
+  bool found = lies_in(arena, folder) && !opgap_arena_alive(arena);
+  if (found && left->path[0] == 0 && strlen(path) < left->size)
+    strcpy(left->path, path);
+  munmap(arena, size);
+  return found;
+}
+
+int opgap_trace_left(const char *trace, char *path, size_t size)
+{
+  struct left left = {path, size};
+  path[0] = 0;
+  return each_ring(trace, visit_left, &left);
 }
 
 struct live_visit {

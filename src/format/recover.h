@@ -22,6 +22,9 @@ int opgap_recover_ring(const char *ring_path);
  * What cannot be written is left alone: opgap_trace_open reads such rings in memory. */
 int opgap_trace_recover(const char *trace);
 
+/* How many rings of dead processes of a trace could not be folded; one of their paths goes to path[size]. */
+int opgap_trace_left(const char *trace, char *path, size_t size);
+
 /* Calls visit for each live process of a trace folder whose ring can be written: its arena, shared with the process,
  * and a descriptor of the ring file, both until visit returns.  Returns their number. */
 int opgap_trace_each_ring(const char *trace, void (*visit)(void *context, struct opgap_arena *arena, int fd),
@@ -35,7 +38,8 @@ uint64_t opgap_pid_namespace(void);
 /* Which folder "/" is for the caller (chroot, containers): a hash of its device and inode, 0 when unknown. */
 uint64_t opgap_root_folder(void);
 
-/* An anchor for draining an arena from outside: both clocks now on the boot of the arena, else its last anchor. */
+/* An anchor for draining an arena from outside: that of its process's death when a tool has seen it, else both clocks now
+ * on the boot of the arena, else its last anchor. */
 struct opgap_anchor opgap_recover_anchor(const struct opgap_arena *arena);
 
 /* The walk over a trace file's bytes that reader and recovery share.  Calls visit for each sound chunk, in order;
