@@ -148,7 +148,7 @@ struct opgap_arena {
   uint32_t names_offset, names_size, buckets_offset, slots_offset, slot_limit, segments_offset, segment_limit;
   int32_t pid;
   uint64_t pid_namespace; /* inode of /proc/self/ns/pid: pid means nothing in another one; 0: unknown */
-  uint64_t root_folder;   /* opgap_root_folder: trace_file means nothing under another root; 0: unknown */
+  uint64_t root_folder;   /* opgap_root_folder: trace_file means nothing under another root or mounts; 0: unknown */
   uint32_t ticks_are_tsc; /* else ticks are CLOCK_MONOTONIC ns */
   uint64_t start_time;    /* field 22 of /proc/PID/stat */
   char boot_id[40];

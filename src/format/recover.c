@@ -167,10 +167,11 @@ static char *put_decimal(char *at, uint64_t number)
   return at;
 }
 
-uint64_t opgap_pid_namespace(void)
+/* Of a link such as pid:[4026531836]; 0: unknown. */
+static uint64_t namespace_inode(const char *path)
 {
-  char link[64]; /* pid:[4026531836] */
-  ssize_t n = readlink("/proc/self/ns/pid", link, sizeof link - 1);
+  char link[64];
+  ssize_t n = readlink(path, link, sizeof link - 1);
   uint64_t inode = 0;
   for (ssize_t i = 0; i < n; i++)
     if (link[i] >= '0' && link[i] <= '9')
@@ -178,15 +179,27 @@ uint64_t opgap_pid_namespace(void)
   return inode;
 }
 
+uint64_t opgap_pid_namespace(void)
+{
+  return namespace_inode("/proc/self/ns/pid");
+}
+
 uint64_t opgap_root_folder(void)
 {
   struct stat status = {0};
+  uint64_t mounts = namespace_inode("/proc/self/ns/mnt");
   int fd = open("/", O_PATH | O_CLOEXEC);
   if (fd < 0)
     return 0;
-  bool known = fstat(fd, &status) == 0;
+  bool known = fstat(fd, &status) == 0 && mounts != 0;
   close(fd);
-  return known ? (uint64_t)status.st_ino * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)status.st_dev : 0;
+  return known ? ((uint64_t)status.st_ino * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)status.st_dev) + mounts : 0;
+}
+
+/* Whether the arena's paths mean the same here, so that a file that is not there is gone. */
+static bool same_files(const struct opgap_arena *arena)
+{
+  return arena->root_folder != 0 && arena->root_folder == opgap_root_folder();
 }
 
 /* Its start time (field 22 of /proc/PID/stat); 0: there is no such process, or it has ended. */
@@ -395,7 +408,7 @@ static int recover_mapped(struct opgap_arena *arena, const char *ring_path, uid_
       if (same_owner(fold->fd, owner))
         result = fold_arena(arena, fold, scratch);
       close(fold->fd);
-    } else if (errno == ENOENT && arena->root_folder == opgap_root_folder()) {
+    } else if (errno == ENOENT && same_files(arena)) {
       result = 0; /* the trace was deleted: nothing to fold into */
     }
   }
@@ -478,8 +491,8 @@ static int recover_orphan(const char *path, const char *folder, void *unused)
   if (arena == NULL)
     return 0;
   int result = -1;
-  if (has_trace_file(arena) && arena->root_folder == opgap_root_folder() && access(arena->trace_file, F_OK) != 0 &&
-      errno == ENOENT && !opgap_arena_alive(arena)) {
+  if (has_trace_file(arena) && same_files(arena) && access(arena->trace_file, F_OK) != 0 && errno == ENOENT &&
+      !opgap_arena_alive(arena)) {
     unlink(path);
     munmap(arena, size);
     return 0;

@@ -18,7 +18,7 @@
 int opgap_recover_ring(const char *ring_path);
 
 /* Folds every orphan ring of a trace folder, and removes orphan rings whose trace is gone (judged
- * under the same root folder only); returns how many it folded.
+ * under the same root folder and mounts only); returns how many it folded.
  * What cannot be written is left alone: opgap_trace_open reads such rings in memory. */
 int opgap_trace_recover(const char *trace);
 
@@ -35,7 +35,8 @@ int opgap_trace_each_ring(const char *trace, void (*visit)(void *context, struct
 bool opgap_arena_alive(const struct opgap_arena *arena);
 /* Inode of the caller's pid namespace, 0 when unknown. */
 uint64_t opgap_pid_namespace(void);
-/* Which folder "/" is for the caller (chroot, containers): a hash of its device and inode, 0 when unknown. */
+/* What paths mean for the caller: a hash of the folder that "/" is (chroot, containers) and of its mount namespace
+ * (unshare, PrivateTmp); 0 when unknown. */
 uint64_t opgap_root_folder(void);
 
 /* An anchor for draining an arena from outside: that of its process's death when a tool has seen it, else both clocks now
