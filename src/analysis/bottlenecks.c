@@ -429,9 +429,11 @@ static void add_waits(struct list *l, const uint64_t ns[OPGAP_CAUSE_COUNT], cons
 static void add_communication(struct list *l, uint64_t ns, uint64_t bound)
 {
   add(l, "communication", ns, bound,
-      "Overlap gradients with the backward pass (DDP buckets), send less often (no_sync()) or less (compression); if "
-      "one "
-      "rank makes the others wait, look at that one first.",
+      ranks_any(l->a)
+          ? "Overlap gradients with the backward pass (DDP buckets), send less often (no_sync()) or less "
+            "(compression); "
+            "if one rank makes the others wait, look at that one first."
+          : "Receive ahead of the step, in another thread or process; the longest idle gaps name what was waited for.",
       "The main thread waits for the network or for other ranks for %.1f %% of step time", percent(l, ns));
 }
 

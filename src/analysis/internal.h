@@ -720,6 +720,7 @@ void breakdown_close(struct analysis *a);
 void ranks_collective(struct analysis *a, unsigned process, uint32_t name, bool gpu, uint64_t start, uint64_t end);
 void ranks_finish(struct analysis *a);
 void ranks_close(struct analysis *a);
+bool ranks_any(const struct analysis *a); /* were there collectives? */
 
 /* over_time.c: [start, end) added to the buckets that it touches, `stride` numbers apart */
 void over_time_add(const struct analysis *a, uint64_t *buckets, size_t stride, uint64_t start, uint64_t end);

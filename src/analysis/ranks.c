@@ -68,6 +68,11 @@ void ranks_collective(struct analysis *a, unsigned process, uint32_t name, bool 
   *c = (struct collective){start, end, name};
 }
 
+bool ranks_any(const struct analysis *a)
+{
+  return a->ranks != NULL;
+}
+
 void ranks_close(struct analysis *a)
 {
   if (a->ranks == NULL)

@@ -181,6 +181,11 @@ static void remedies_data_loading(struct draft *d)
 
 static void remedies_communication(struct draft *d)
 {
+  if (!ranks_any(d->a)) { /* the network, or sockets to other processes: no training over ranks */
+    remedy(d,
+           "Receive ahead of the step, in another thread or process; the longest idle gaps name what was waited for.");
+    return;
+  }
   remedy(d, "Overlap gradients with the backward pass: larger DDP buckets (bucket_cap_mb), gradient_as_bucket_view.");
   remedy(d, "Send less often: accumulate gradients over several batches with no_sync().");
   remedy(d, "Send less: half-precision or compressed gradients (DDP communication hooks).");
@@ -377,6 +382,8 @@ static void judge_cpu(struct draft *d, uint64_t total)
     remedies_data_loading(d);
   } else if (communication >= 0.2 && communication >= wait) {
     decide(d, OPGAP_BOUND_COMMUNICATION, communication);
+    if (!ranks_any(d->a))
+      evidence_gaps(d);
     remedies_communication(d);
   } else if (wait >= 0.2 && wait >= ops) {
     remedies_wait(d, cause);

@@ -448,6 +448,8 @@ START_TEST(test_network_in_steps_is_communication)
   ck_assert_uint_eq(s->breakdown.class_ns[OPGAP_CLASS_OTHER], 19 * 1500 * US);
   ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_COMMUNICATION);
   ck_assert_str_eq(s->verdict.confidence, "high");
+  ck_assert_uint_eq(s->verdict.remedy_count, 1); /* without collectives none is about gradients */
+  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "Receive ahead"));
   opgap_summary_free(s);
 }
 END_TEST
@@ -467,6 +469,7 @@ START_TEST(test_wait_for_collective_is_communication)
   ck_assert_uint_eq(s->breakdown.class_ns[OPGAP_CLASS_COMMUNICATION], 19 * 6500 * US);
   ck_assert_int_eq(s->gaps.thread_by_cause[0].cause, OPGAP_CAUSE_COMMUNICATION);
   ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_COMMUNICATION);
+  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "Overlap gradients"));
   opgap_summary_free(s);
 }
 END_TEST
