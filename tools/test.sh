@@ -165,22 +165,33 @@ sys.exit(int(pandas.__version__.split(".")[0]) > 2)' 2>/dev/null; then
   say "readers of exports: skipped, they cannot be installed here: $(tail -n 1 "$logs/readers.log")"
 }
 
-# A line a skipped test of the last run, with the reason that the test gave, else with its last line.
+# A line a skipped test, with the reason that it gave, else its last line.  $1: the log of ctest's run, which alone says
+# what was skipped; what the tests printed is in ctest's own log of the last run.
 print_skipped()
 {
   awk '
+    FNR == NR {
+      if (/ Test +#[0-9]+: .*\*\*\*Skipped/) {
+        sub(/^.* Test +#[0-9]+: /, "")
+        sub(/ *\.*\*\*\*Skipped.*$/, "")
+        skipped[$0] = 1
+      }
+      next
+    }
     / Testing: / { name = $0; sub(/^.* Testing: /, "", name); reason = last = ""; output = 0; next }
     $0 == "Output:" { output = 1; next }
-    $0 == "<end of output>" { output = 0; next }
+    $0 == "<end of output>" {
+      output = 0
+      if (name in skipped) {
+        reason = reason != "" ? reason : last != "" ? last : "no reason given"
+        sub(/^.*skipped:? */, "", reason)
+        printf "skipped %s: %s\n", name, reason
+      }
+      next
+    }
     output && reason == "" && /skipped/ { reason = $0 }
     output && /[^-[:space:]]/ { last = $0 }
-    $0 == "Test Skipped." {
-      if (reason == "")
-        reason = last == "" ? "no reason given" : last
-      sub(/^.*skipped:? */, "", reason)
-      printf "skipped %s: %s\n", name, reason
-    }
-  ' build-release/Testing/Temporary/LastTest.log
+  ' "$1" build-release/Testing/Temporary/LastTest.log
 }
 
 # One line a label, and one for tests without: how many passed, of the run whose log is given.
@@ -225,7 +236,7 @@ all_tests()
       grep -v '^ *Start ' | tail -n 400
   fi
   print_suites "$logs/tests.log"
-  print_skipped
+  print_skipped "$logs/tests.log"
   sed -n '/tests passed,.*tests failed/,$p' "$logs/tests.log"
 }
 
