@@ -20,6 +20,12 @@ size_t opgap_alloc_threshold, opgap_alloc_large, opgap_alloc_events;
  * program's counts must not have.  Each is 16 bytes, which end with the size, and the block. */
 #define LENT_BLOCKS 1024u
 #define LENT_BYTES 128u
+/* What its pages are aligned to: nobody can be asked yet, so the largest that a kernel of the architecture uses. */
+#ifdef __x86_64__
+#define MOST_PAGE_BYTES 4096u
+#else
+#define MOST_PAGE_BYTES 65536u
+#endif
 static _Alignas(16) char bootstrap[BOOTSTRAP_BYTES + LENT_BLOCKS * LENT_BYTES];
 static size_t bootstrap_used;
 
@@ -211,8 +217,8 @@ static inline size_t product(size_t count, size_t size)
 ALLOC_HOOK(calloc, (size_t count, size_t size), (count, size), 16, product(count, size))
 ALLOC_HOOK(aligned_alloc, (size_t alignment, size_t size), (alignment, size), alignment, size)
 ALLOC_HOOK(memalign, (size_t alignment, size_t size), (alignment, size), alignment, size)
-ALLOC_HOOK(valloc, (size_t size), (size), 4096, size)
-ALLOC_HOOK(pvalloc, (size_t size), (size), 4096, size)
+ALLOC_HOOK(valloc, (size_t size), (size), MOST_PAGE_BYTES, size)
+ALLOC_HOOK(pvalloc, (size_t size), (size), MOST_PAGE_BYTES, size)
 
 OPGAP_COLD int posix_memalign_slow(void **block, size_t alignment, size_t size)
 {
@@ -309,7 +315,8 @@ static void *bootstrap_realloc(void *block, size_t size)
   return fresh;
 }
 
-/* The second record of a resize with OPGAP_ALLOC=events: what became of the block. */
+/* The second record of a resize with OPGAP_ALLOC=events: what became of the block; a span where note_alloc makes one.
+ */
 static void note_moved(unsigned id, unsigned counter, uint64_t start, const void *old, const void *fresh, size_t size,
                        bool failed)
 {
@@ -321,8 +328,12 @@ static void note_moved(unsigned id, unsigned counter, uint64_t start, const void
   if (!failed && fresh == NULL)
     return;
   uint64_t end = opgap_ticks();
-  note_event(thread, id, end, failed ? old : fresh, size, failed ? ENOMEM : 0);
-  if (size >= opgap_alloc_large && opgap_stack_ticks != UINT64_MAX)
+  bool span = size >= opgap_alloc_large || end - start > OPGAP_OUTLIER_TICKS;
+  if (!span)
+    opgap_count_time(thread, counter, end - start);
+  opgap_hook_record(thread, id, span ? start : end, end, OPGAP_ADDRESS(failed ? old : fresh), size,
+                    failed ? ENOMEM : 0);
+  if (span && opgap_stack_ticks != UINT64_MAX)
     opgap_stack_note(id, end - start, failed ? 0 : size);
 }
 

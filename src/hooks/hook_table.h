@@ -7,11 +7,12 @@
  *                   for by calls that succeeded; calls that failed are in `failed` too.
  *   allocations     with OPGAP_ALLOC=events each one is recorded (object: block, value: bytes), those below
  *                   OPGAP_MIN_ALLOC as a span of no length, and each free is an instant (object: block), written before
- *                   the block is given back.  realloc of a block writes two: first (object: old block, value:
- *                   OPGAP_ALLOC_RELEASED), then (object: new block, value: bytes), or, when it failed, (object: old
- *                   block, value 0, status errno): the old block lives on with its old size; realloc(block, 0), which
- *                   frees, writes only the first.  Without events, blocks of at least OPGAP_MIN_ALLOC bytes are spans.
- *   locks           a span is a contended lock; an instant of pthread_mutex_unlock is one that found a waiter
+ *                   the block is given back.  realloc of a block writes two: first, of no length, (object: old block,
+ *                   value: OPGAP_ALLOC_RELEASED), then as any allocation (object: new block, value: bytes), or, when it
+ *                   failed, (object: old block, value: bytes asked for, status errno): the old block lives on with its
+ *                   old size; realloc(block, 0), which frees, writes only the first.  Without events, blocks of at
+ * least OPGAP_MIN_ALLOC bytes are spans. locks           a span is a contended lock; an instant of pthread_mutex_unlock
+ * is one that found a waiter
  */
 #ifndef OPGAP_HOOKS_HOOK_TABLE_H
 #define OPGAP_HOOKS_HOOK_TABLE_H

@@ -332,7 +332,7 @@ static void sample_memory(struct opgap_cell *cell)
     return;
   const char *at = text;
   read_number(&at);
-  uint64_t fields[5] = {read_number(&at) * 4096};
+  uint64_t fields[5] = {read_number(&at) * opgap_config.page_bytes};
   if (opgap_raw_slurp("/proc/self/stat", text, sizeof text)) {
     at = text + strlen(text);
     while (at > text && *at != ')')

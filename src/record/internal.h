@@ -32,11 +32,12 @@ struct opgap_config {
   unsigned alloc_end, free_end;
   char folder[1024]; /* absolute */
   char host[65], boot_id[40], kernel[65];
-  char cpu[52];       /* "" but in the trace's first process and its forked children */
-  bool no_tsc;        /* a test wants the other clock */
-  char *stack_top;    /* an address near the bottom of the main thread's stack */
-  uint32_t groups;    /* what opgap_active is while recording */
-  int32_t loader_pid; /* of the process that loaded the tracer; others are forked from it */
+  char cpu[52];        /* "" but in the trace's first process and its forked children */
+  bool no_tsc;         /* a test wants the other clock */
+  uint32_t page_bytes; /* of memory; a test may set another size before the session begins */
+  char *stack_top;     /* an address near the bottom of the main thread's stack */
+  uint32_t groups;     /* what opgap_active is while recording */
+  int32_t loader_pid;  /* of the process that loaded the tracer; others are forked from it */
 };
 
 /* This process as the guest of its parent's session (guest.h). */

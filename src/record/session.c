@@ -24,7 +24,6 @@
 #include "record/schedule.h"
 #include "record/stacks.h"
 
-#define PAGE 4096u
 #define FIRST_SEGMENTS 2u /* a short program's start costs what is allocated here */
 #define FIRST_SLOTS 4u
 #define NAMES_FIRST (64u * 1024u)
@@ -169,9 +168,12 @@ static bool grow_by_file(const struct opgap_arena *arena, uint64_t offset, uint6
 /* Populating allocates the pages for real, needs no descriptor, and fails where a write would raise SIGBUS. */
 bool opgap_arena_grow(struct opgap_arena *arena, uint64_t offset, uint64_t bytes)
 {
-  uint64_t first = offset & ~(uint64_t)(PAGE - 1), end = (offset + bytes + PAGE - 1) & ~(uint64_t)(PAGE - 1);
-  if (end > arena->size)
+  uint64_t page = opgap_config.page_bytes, first = offset & ~(page - 1),
+           end = (offset + bytes + page - 1) & ~(page - 1);
+  if (offset + bytes > arena->size)
     return false;
+  if (end > arena->size) /* where pages are larger than the unit of its size, half a page can be left */
+    end = arena->size;
   long error = opgap_raw3(SYS_madvise, (long)((char *)arena + first), (long)(end - first), POPULATE_WRITE);
   if (error == 0)
     return true;
@@ -248,7 +250,8 @@ static struct opgap_arena *map_file(const char *path, uint64_t size)
   if (fd < 0)
     return NULL;
   struct opgap_arena *arena = NULL;
-  if (opgap_raw6(SYS_fallocate, fd, 0, 0, PAGE, 0, 0) == 0 && opgap_raw3(SYS_ftruncate, fd, (long)size, 0) == 0)
+  if (opgap_raw6(SYS_fallocate, fd, 0, 0, opgap_config.page_bytes, 0, 0) == 0 &&
+      opgap_raw3(SYS_ftruncate, fd, (long)size, 0) == 0)
     arena = opgap_raw_mmap(size, PROT_READ | PROT_WRITE, MAP_SHARED, fd);
   opgap_raw_close(fd);
   if (arena == NULL) {
@@ -473,12 +476,12 @@ static struct opgap_state *new_state(void)
   /* In a forked child the old pages are there, wiped; they are used again. */
   if (opgap_state == &no_state) {
     size_t cells = SLOT_LIMIT * sizeof(struct opgap_cell);
-    size_t size = PAGE + cells;
+    size_t size = opgap_config.page_bytes + cells;
     char *memory = opgap_raw_mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
     if (memory == NULL)
       return NULL;
     opgap_raw3(SYS_madvise, (long)memory, (long)size, WIPE_ON_FORK);
-    opgap_cells = (struct opgap_cell *)(memory + PAGE);
+    opgap_cells = (struct opgap_cell *)(memory + opgap_config.page_bytes);
     return (struct opgap_state *)memory;
   }
   return opgap_state;
@@ -589,6 +592,8 @@ static void learn_surroundings(void)
   opgap_config.alloc_end = counters_end(0, OPGAP_EVENT_ALLOC);
   opgap_config.free_end = counters_end(opgap_config.alloc_end, OPGAP_EVENT_FREE);
   opgap_clock_select(opgap_config.no_tsc);
+  if (opgap_config.page_bytes == 0)
+    opgap_config.page_bytes = (uint32_t)getauxval(AT_PAGESZ);
   find_host();
 }
 

@@ -211,16 +211,20 @@ def locks(folder):
 
 
 def resizes(folder):
-    """Large blocks by realloc have stacks as malloc's do, however they are recorded; one that failed adds no bytes."""
+    """Large blocks by realloc have times and stacks as malloc's do, however recorded; one that failed adds no bytes."""
     few = 5  # 10 stacks in no time at all: within the allowance on a slow machine as well
     for kind in ("count", "events"):
         place = os.path.join(folder, kind)
         os.mkdir(place)
-        stacks = table(record(place, "native", CALLERS, str(few), "resizes", options=["--alloc", kind]), "stack")
+        trace = record(place, "native", CALLERS, str(few), "resizes", options=["--alloc", kind])
+        stacks = table(trace, "stack")
         found = {name.rsplit(";", 1)[1]: row for name, row in stacks.items()}
         assert found.keys() == {"realloc", "malloc"} and len(stacks) == 2, (kind, stacks)
         assert (found["realloc"]["count"], found["realloc"]["bytes"]) == (few, few * (4 << 20)), (kind, found)
         assert (found["malloc"]["count"], found["malloc"]["bytes"]) == (few, 0), (kind, found)
+        # large ones have the time that they took; as events each follows a record of no length that gives the block back
+        took = durations(trace, "realloc")
+        assert sum(ns > 0 for ns in took) == few and len(took) == few * (2 if kind == "events" else 1), (kind, took)
 
 
 MANY = 300000  # calls, each of which would get a stack

@@ -185,6 +185,60 @@ START_TEST(clean_end)
 }
 END_TEST
 
+/* ---- pages larger than this machine's ---- */
+
+#define LARGE_PAGE 65536u
+#define ODD_BUFFER (33u * LARGE_PAGE / 2) /* whole segments, but half a page at the end */
+
+static bool resident(const struct opgap_arena *arena, uint64_t offset, uint64_t bytes)
+{
+  unsigned char pages[LARGE_PAGE / 4096];
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  if (mincore((char *)arena + offset, bytes, pages) != 0)
+    return false;
+  for (size_t i = 0; i < (bytes + page - 1) / page; i++)
+    if ((pages[i] & 1) == 0)
+      return false;
+  return true;
+}
+
+static void body_large_pages(void)
+{
+  char buffer[16];
+  snprintf(buffer, sizeof buffer, "%u", ODD_BUFFER);
+  setenv("OPGAP_BUFFER", buffer, 1);
+  opgap_config.page_bytes = LARGE_PAGE;
+  start();
+  struct opgap_arena *arena = opgap_state->arena;
+  uint64_t page = arena->size / LARGE_PAGE * LARGE_PAGE - LARGE_PAGE;
+  if (arena->size != ODD_BUFFER)
+    _exit(1);
+  if (!opgap_arena_grow(arena, page + LARGE_PAGE / 2, 100) || !resident(arena, page, LARGE_PAGE))
+    _exit(2);
+  if (!opgap_arena_grow(arena, arena->size - 100, 100) ||
+      !resident(arena, page + LARGE_PAGE, arena->size - page - LARGE_PAGE))
+    _exit(3);
+  if (opgap_arena_grow(arena, arena->size - 100, 101))
+    _exit(4);
+  for (uint64_t i = 0; i < 100000; i++)
+    call(i);
+  opgap_session_end(0);
+  _exit(0);
+}
+
+START_TEST(large_pages)
+{
+  make_folder();
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_large_pages)), 0);
+  struct opgap_trace *trace = open_trace();
+  ck_assert(opgap_trace_process(trace, 0)->complete);
+  ck_assert_uint_eq(opgap_trace_process(trace, 0)->lost_records, 0);
+  ck_assert_uint_eq(all_calls(trace, 0), 100000);
+  opgap_trace_close(trace);
+  remove_folder();
+}
+END_TEST
+
 /* ---- without an invariant counter: ticks are CLOCK_MONOTONIC ns, and stay what they are ---- */
 
 static uint64_t monotonic_ns(void)
@@ -1117,6 +1171,7 @@ int main(void)
   TCase *tests = tcase_create("line");
   tcase_set_timeout(tests, 60);
   tcase_add_test(tests, clean_end);
+  tcase_add_test(tests, large_pages);
   tcase_add_test(tests, clock_without_counter);
   tcase_add_test(tests, killed);
   tcase_add_test(tests, killed_at_random);
