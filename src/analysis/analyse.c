@@ -296,10 +296,15 @@ static void add_module(struct analysis *a, struct thread *t, const struct opgap_
   locks_module(a, t->process, r);
 }
 
-static void add_record(struct analysis *a, struct thread *t, const struct opgap_record *r)
+static inline void add_record(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
   a->now = t->last_ns = r->end_ns;
+  if (r->event == OPGAP_EV_OP) { /* most are */
+    p->last_ns = r->end_ns;
+    add_op(a, t, r);
+    return;
+  }
   if (r->event != OPGAP_EV_COUNTER && r->event != OPGAP_EV_OPEN_OP && r->event != OPGAP_EV_OPEN_CALL)
     p->last_ns = r->end_ns;
   if (r->event < OPGAP_MAX_EVENTS && p->hooks[r->event].name != 0) {
@@ -308,7 +313,6 @@ static void add_record(struct analysis *a, struct thread *t, const struct opgap_
     return;
   }
   switch (r->event) {
-  case OPGAP_EV_OP:
   case OPGAP_EV_RANGE:
     add_op(a, t, r);
     break;

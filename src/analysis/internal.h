@@ -579,10 +579,23 @@ void locks_finish(struct analysis *a);
 /* memory.c */
 void memory_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
                  bool point);
-/* An op has ended; before steps_op. */
-void memory_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name);
 /* Failures inside an op get its name; also of an op that was open when its process died. */
 void memory_op_around(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name);
+/* Blocks that were made inside an op get its name. */
+void memory_blocks_of(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name);
+/* An op has ended; before steps_op. */
+static inline void memory_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name)
+{
+  struct process *p = &a->processes[t->process];
+  if (!p->alloc_events && r->depth == 0) {
+    p->churn.count += r->field[2];
+    p->churn.bytes += r->field[3];
+  }
+  if (t->waiting.deepest > r->depth)
+    memory_blocks_of(a, t, r, name);
+  if (p->failures.count > 0)
+    memory_op_around(a, t, r, name);
+}
 /* A call that allocates, of the host or a device, has failed. */
 void memory_failed(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
 void memory_sample(struct analysis *a, unsigned process, const struct opgap_record *r);
@@ -590,8 +603,15 @@ void memory_finish(struct analysis *a);
 
 /* steps.c */
 void steps_open(struct analysis *a, unsigned process);
-void steps_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, bool framework,
-              const struct opgap_record *r);
+void steps_marking_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, bool framework,
+                      const struct opgap_record *r);
+static inline void steps_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, bool framework,
+                            const struct opgap_record *r)
+{
+  uint64_t first = a->processes[t->process].first_op_ns;
+  if (flags != 0 || r->depth == 0 || first == 0 || r->start_ns < first) /* most ops are none of it */
+    steps_marking_op(a, t, name, flags, framework, r);
+}
 void steps_mark(struct analysis *a, struct thread *t, const struct opgap_record *r);
 void steps_find_period(struct analysis *a); /* when all records are read */
 /* Which of a process's lists is its steps; STEPS_SOURCES when none. */

@@ -44,17 +44,10 @@ void memory_op_around(struct analysis *a, struct thread *t, const struct opgap_r
   }
 }
 
-void memory_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name)
+void memory_blocks_of(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name)
 {
-  struct process *p = &a->processes[t->process];
-  if (!p->alloc_events && r->depth == 0) {
-    p->churn.count += r->field[2];
-    p->churn.bytes += r->field[3];
-  }
-  if (t->waiting.deepest > r->depth)
-    live_op_ended(&p->live, &t->waiting, (uint32_t)(t - a->threads), r->depth, name,
-                  analysis_gid(a, t->process, r->field[5]));
-  memory_op_around(a, t, r, name);
+  live_op_ended(&a->processes[t->process].live, &t->waiting, (uint32_t)(t - a->threads), r->depth, name,
+                analysis_gid(a, t->process, r->field[5]));
 }
 
 /* ---- failed allocations ---- */

@@ -21,7 +21,8 @@ struct lane { /* an input that has records left */
 struct group {
   struct lane **heap;
   size_t count;
-  uint64_t slice; /* key: of the first lane's next record */
+  uint64_t slice;     /* key: of the first lane's next record */
+  uint64_t slice_end; /* the latest time that is of this slice */
 };
 
 struct order {
@@ -31,8 +32,8 @@ struct order {
   struct group *groups;
   struct group **heap; /* by slice, then by index */
   size_t count;
-  uint64_t slice_ns;
-  bool taken; /* the first lane's key is that of records handed out */
+  uint64_t slice_ns; /* UINT64_MAX with one group: all is one slice */
+  bool taken;        /* the first lane's key is that of records handed out */
 };
 
 static bool refill(struct order *o, struct lane *lane)
@@ -88,6 +89,12 @@ static uint64_t runner_up(struct lane *const *heap, size_t count)
 {
   uint64_t second = count > 1 ? heap[1]->end : UINT64_MAX, third = count > 2 ? heap[2]->end : UINT64_MAX;
   return second < third ? second : third;
+}
+
+static void find_slice(const struct order *o, struct group *group)
+{
+  group->slice = group->heap[0]->end / o->slice_ns;
+  group->slice_end = o->slice_ns == UINT64_MAX ? UINT64_MAX : (group->slice + 1) * o->slice_ns - 1;
 }
 
 static int by_group(const void *left, const void *right)
@@ -146,7 +153,7 @@ static void order_open(struct order *o, const struct opgap_source *source, const
   }
   o->slice_ns = o->count > 1 ? MERGE_SLICE_NS : UINT64_MAX;
   for (size_t i = 0; i < o->count; i++)
-    o->heap[i]->slice = o->heap[i]->heap[0]->end / o->slice_ns;
+    find_slice(o, o->heap[i]);
   for (size_t i = o->count / 2; i-- > 0;)
     sift_group(o->heap, o->count, i);
   free(sorted);
@@ -164,10 +171,9 @@ static void replace_first(struct order *o)
   }
   if (group->count > 0) {
     sift_lane(group->heap, group->count, 0);
-    uint64_t slice = group->heap[0]->end / o->slice_ns;
-    if (slice == group->slice)
+    if (group->heap[0]->end <= group->slice_end)
       return;
-    group->slice = slice;
+    find_slice(o, group);
   } else {
     o->heap[0] = o->heap[--o->count];
   }
@@ -185,8 +191,8 @@ static size_t next_run(struct order *o, size_t *input, const struct opgap_record
   const struct group *group = o->heap[0];
   struct lane *first = group->heap[0];
   uint64_t limit = runner_up(group->heap, group->count), end = first->end;
-  if (o->count > 1 && (group->slice + 1) * o->slice_ns <= limit)
-    limit = (group->slice + 1) * o->slice_ns - 1;
+  if (group->slice_end < limit)
+    limit = group->slice_end;
   size_t count = 1;
   while (count < first->left && first->records[count].end_ns <= limit) {
     if (first->records[count].end_ns > end)

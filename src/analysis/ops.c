@@ -133,6 +133,19 @@ static void add_place(struct analysis *a, const struct thread *t, uint32_t row, 
   ops_place_add(&a->op_places, row, analysis_gid(a, t->process, r->field[5]), self_ns);
 }
 
+/* What is inside an op. */
+struct inside {
+  uint64_t child_ns, blocked_ns;
+  uint32_t children;
+  const struct level *child; /* the only one directly inside; NULL: none, or several */
+};
+
+static void empty(struct level *l)
+{
+  l->child_ns = l->blocked_ns = 0;
+  l->children = 0;
+}
+
 /* Ops that ended before this one began are not in it: the range around them ended on another thread.  Where only the
  * last one is inside, the others are left out as far as that is known. */
 static void leave_orphans(struct level *l, uint64_t start)
@@ -140,7 +153,7 @@ static void leave_orphans(struct level *l, uint64_t start)
   if (l->children == 0 || l->first_start >= start)
     return;
   if (l->last_end <= start) {
-    *l = (struct level){0};
+    empty(l);
     return;
   }
   l->child_ns = l->last_start >= start ? l->last_ns : 0;
@@ -148,34 +161,36 @@ static void leave_orphans(struct level *l, uint64_t start)
   l->children = l->last_start >= start;
 }
 
-/* Takes what is complete above a depth and has no parent yet, for an op that began at `start`. */
-static void take_levels(struct thread *t, unsigned depth, uint64_t start, struct level *sum)
+/* Takes what is complete above a depth and has no parent yet, for an op that began at `start`.  Levels above the next
+ * one have orphans only: their parent's record was lost. */
+static struct inside take_levels(struct thread *t, unsigned depth, uint64_t start)
 {
-  *sum = (struct level){0};
+  struct inside sum = {0};
   for (unsigned d = depth + 1; d <= t->deepest; d++) {
     struct level *l = &t->levels[d];
     leave_orphans(l, start);
-    if (d == depth + 1) {
-      *sum = *l;
-    } else { /* orphans: their parent's record was lost */
-      sum->child_ns += l->child_ns;
-      sum->blocked_ns += l->blocked_ns;
-      sum->children += l->children;
-    }
-    *l = (struct level){0};
+    if (d == depth + 1 && l->children == 1)
+      sum.child = l;
+    sum.child_ns += l->child_ns;
+    sum.blocked_ns += l->blocked_ns;
+    sum.children += l->children;
+    empty(l);
   }
+  if (sum.children != 1)
+    sum.child = NULL;
   t->deepest = depth;
+  return sum;
 }
 
 /* An only child of the same name shares its parent's row; what it added is in the parent's figures again. */
-static void merge_only_child(struct op_row *row, const struct level *inside)
+static void merge_only_child(struct op_row *row, const struct level *child)
 {
   row->calls--;
-  row->total_ns -= inside->last_ns;
-  row->blocked_ns -= inside->last_blocked_ns;
-  row->total_gpu_ns -= inside->last_gpu_ns;
-  row->allocs -= inside->last_allocs;
-  row->alloc_bytes -= inside->last_alloc_bytes;
+  row->total_ns -= child->last_ns;
+  row->blocked_ns -= child->last_blocked_ns;
+  row->total_gpu_ns -= child->last_gpu_ns;
+  row->allocs -= child->last_allocs;
+  row->alloc_bytes -= child->last_alloc_bytes;
 }
 
 void ops_add_blocked(struct thread *t, unsigned depth, uint64_t ns)
@@ -212,10 +227,9 @@ static void leave(struct thread *t, const struct opgap_record *r, uint32_t row, 
 void ops_add(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
   uint64_t ns = r->end_ns - r->start_ns, self_gpu = 0, total_gpu = 0, self_ns = ns, blocked_ns = 0;
-  bool holds = t->deepest > r->depth; /* most ops hold nothing */
-  struct level inside;
-  if (holds) {
-    take_levels(t, r->depth, r->start_ns, &inside);
+  struct inside inside = {0};
+  if (t->deepest > r->depth) { /* most ops hold nothing */
+    inside = take_levels(t, r->depth, r->start_ns);
     blocked_ns = inside.blocked_ns < ns ? inside.blocked_ns : ns;
     self_ns = ns > inside.child_ns ? ns - inside.child_ns : 0;
   }
@@ -239,8 +253,8 @@ void ops_add(struct analysis *a, struct thread *t, const struct opgap_record *r)
   row->total_gpu_ns += total_gpu;
   row->allocs += r->field[2];
   row->alloc_bytes += r->field[3];
-  if (holds && inside.children == 1 && inside.last_child == row_index)
-    merge_only_child(row, &inside);
+  if (inside.child != NULL && inside.child->last_child == row_index)
+    merge_only_child(row, inside.child);
   if (r->field[5] != 0) /* recorded with stacks */
     add_place(a, t, row_index - 1, r, self_ns);
 }

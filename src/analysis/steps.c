@@ -221,8 +221,8 @@ void steps_find_period(struct analysis *a)
       find_period(a, i);
 }
 
-void steps_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, bool framework,
-              const struct opgap_record *r)
+void steps_marking_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, bool framework,
+                      const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
   if (r->depth == 0) {
@@ -232,8 +232,6 @@ void steps_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flag
   }
   if (p->first_op_ns == 0 || r->start_ns < p->first_op_ns)
     p->first_op_ns = r->start_ns;
-  if (flags == 0)
-    return; /* most ops */
   if (flags & (NAME_NEXT | NAME_BACKWARD) && r->end_ns > p->last_split_ns)
     p->last_split_ns = r->end_ns;
   if (flags & NAME_BACKWARD)

@@ -17,7 +17,7 @@
     RING_AT(r, (r)->count++);                                                                                          \
   })
 
-static void ring_grow(void *at_pointer, size_t *first, size_t *room, size_t size)
+static __attribute__((noinline, cold)) void ring_grow(void *at_pointer, size_t *first, size_t *room, size_t size)
 {
   void **at = at_pointer;
   size_t old = *room, larger = old ? old * 2 : 64;
@@ -131,9 +131,16 @@ void timeline_op(struct thread *t, uint32_t name, uint32_t flags, bool framework
   }
   if (!framework)
     return;
-  while (t->ops.count > 0 && RING_AT(&t->ops, t->ops.count - 1)->start >= r->start_ns)
-    t->ops.count--;
-  struct past_op *op = RING_PUSH(&t->ops);
+  size_t outside = t->ops.count;
+  while (outside > 0 && RING_AT(&t->ops, outside - 1)->start >= r->start_ns)
+    outside--;
+  struct past_op *op;
+  if (outside < t->ops.count) { /* it holds some, and takes their place */
+    op = RING_AT(&t->ops, outside);
+    t->ops.count = outside + 1;
+  } else {
+    op = RING_PUSH(&t->ops);
+  }
   *op = (struct past_op){r->start_ns, r->end_ns, name};
 }
 

@@ -81,6 +81,8 @@ static inline uint64_t opgap_unzigzag(uint64_t value)
 {
   return value >> 1 ^ (0 - (value & 1));
 }
+#define OPGAP_VARINT_MOST 10u /* bytes of one */
+
 static inline uint8_t *opgap_put_varint(uint8_t *at, uint64_t value)
 {
   while (value >= 128) {
