@@ -355,6 +355,7 @@ struct worker_plan {
   unsigned first, every, until;
   uint64_t start_us, startup_us, busy_us;
   enum { COMPUTES, READS, SLEEPS, WAITS_FOR_A_LOCK, ASKS_A_SERVER, RUNS_A_CHILD } work;
+  uint64_t wait_us; /* of busy_us for a lock; 0: all */
 };
 
 static void make_worker(int pid, const struct worker_plan *plan)
@@ -375,7 +376,8 @@ static void make_worker(int pid, const struct worker_plan *plan)
     if (plan->work == SLEEPS)
       fake_call(w, main_thread, 0, FAKE_SLEEP, start, done - 100, 0, 0, 0);
     if (plan->work == WAITS_FOR_A_LOCK)
-      fake_call(w, main_thread, 0, FAKE_SEM_WAIT, start, done - 100, 0x5e, 0, 0);
+      fake_call(w, main_thread, 0, FAKE_SEM_WAIT, start, plan->wait_us ? start + plan->wait_us : done - 100, 0x5e, 0,
+                0);
     if (plan->work == ASKS_A_SERVER) { /* by an event loop, then by a poll and a read that waits, too */
       fake_file_call(w, main_thread, 0, FAKE_POLL, start, start + 4000, "", 1);
       fake_file_call(w, main_thread, 0, FAKE_READ, start + 4000, start + 4010, "socket:[77]", 4);
@@ -440,7 +442,7 @@ static void assert_remedies(const struct opgap_summary *s, const char *first, bo
 /* 150 ms a batch beside steps of 9 ms would need 17 workers: no number of workers helps, the disk is slow. */
 START_TEST(test_slow_read)
 {
-  struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 150000, READS};
+  struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 150000, READS, 0};
   make_worker(200, &plan);
   plan.first = 1;
   make_worker(201, &plan);
@@ -469,7 +471,7 @@ END_TEST
 /* What a worker waits for in a poll is told by what it polled, or reads next: not its next index here. */
 START_TEST(test_slow_network)
 {
-  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 80000, ASKS_A_SERVER};
+  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 80000, ASKS_A_SERVER, 0};
   make_worker(200, &plan);
   fetch_all();
   struct opgap_summary *s = fake_analyse(NULL);
@@ -488,7 +490,7 @@ END_TEST
 
 START_TEST(test_decode_in_child_processes)
 {
-  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 80000, RUNS_A_CHILD};
+  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 80000, RUNS_A_CHILD, 0};
   make_worker(200, &plan);
   fetch_all();
   struct opgap_summary *s = fake_analyse(NULL);
@@ -502,7 +504,7 @@ END_TEST
 
 START_TEST(test_too_few_workers)
 {
-  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 20000, READS};
+  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 20000, READS, 0};
   make_worker(200, &plan);
   fetch_all();
   struct opgap_summary *s = fake_analyse(NULL);
@@ -515,7 +517,7 @@ END_TEST
 
 START_TEST(test_slow_decode)
 {
-  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 80000, COMPUTES};
+  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 80000, COMPUTES, 0};
   make_worker(200, &plan);
   fetch_all();
   struct opgap_summary *s = fake_analyse(NULL);
@@ -527,7 +529,7 @@ END_TEST
 
 START_TEST(test_worker_sleep)
 {
-  struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 150000, SLEEPS};
+  struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 150000, SLEEPS, 0};
   make_worker(200, &plan);
   plan.first = 1;
   make_worker(201, &plan);
@@ -542,7 +544,7 @@ END_TEST
 
 START_TEST(test_dataset_lock)
 {
-  struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 150000, WAITS_FOR_A_LOCK};
+  struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 150000, WAITS_FOR_A_LOCK, 0};
   make_worker(200, &plan);
   plan.first = 1;
   make_worker(201, &plan);
@@ -554,10 +556,35 @@ START_TEST(test_dataset_lock)
 }
 END_TEST
 
+/* Of 150 ms a batch 60 for a lock, 60 runnable without a CPU, which is no computing, and 30 computing. */
+START_TEST(test_dataset_lock_on_a_busy_machine)
+{
+  struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 150000, WAITS_FOR_A_LOCK, 60000};
+  for (int i = 0; i < 2; i++) {
+    plan.first = (unsigned)i;
+    make_worker(200 + i, &plan);
+    unsigned samples = fake_stream((unsigned)i + 1, OPGAP_STREAM_PROCESS);
+    for (uint64_t k = 0; k <= STEPS / 2; k++)
+      fake_record((unsigned)i + 1, samples,
+                  (struct opgap_record){.event = OPGAP_EV_SCHED,
+                                        .status = 200 + (uint32_t)i,
+                                        .start_ns = (120000 + 200000 * k) * US,
+                                        .end_ns = (120000 + 200000 * k) * US,
+                                        .field = {30 * MS * k, 60 * MS * k, k}});
+  }
+  fetch_all();
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_loader(s, "dataset_lock");
+  ck_assert_uint_eq(s->loader.worker[0].lock_ns, STEPS / 2 * 60 * MS);
+  ck_assert_uint_eq(s->loader.worker[0].queue_ns, STEPS / 2 * 60 * MS);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* Worker 1 needs 150 ms a batch, worker 0 10 ms: only its batches are waited for. */
 START_TEST(test_slow_worker)
 {
-  struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 10000, COMPUTES};
+  struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 10000, COMPUTES, 0};
   make_worker(200, &plan);
   plan.first = 1;
   plan.busy_us = 150000;
@@ -581,7 +608,7 @@ START_TEST(test_worker_restart)
   static const char *const pipes[] = {"pipe:[42]", "pipe:[43]", "pipe:[44]", "pipe:[45]"};
   for (unsigned epoch = 0; epoch < 4; epoch++) {
     unsigned first = 5 * epoch;
-    struct worker_plan plan = {first, 1, first + 5, batch_us(first), 85000, 3000, COMPUTES};
+    struct worker_plan plan = {first, 1, first + 5, batch_us(first), 85000, 3000, COMPUTES, 0};
     result_pipe = pipes[epoch];
     make_worker(200 + (int)epoch, &plan);
     for (unsigned i = first; i < first + 5; i++)
@@ -924,6 +951,16 @@ START_TEST(test_oversubscription)
 }
 END_TEST
 
+/* Five threads want both CPUs, and get a quarter of them: others have the rest. */
+START_TEST(test_others_have_the_cpus)
+{
+  struct rates all = {10, 90, 0};
+  struct opgap_summary *s = sampled_run(&all, &all, false);
+  assert_first(s, "run_queue");
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_cgroup_limit)
 {
   struct rates main_thread = {20, 80, 80};
@@ -1036,6 +1073,7 @@ int main(void)
   tcase_add_test(tests, test_slow_decode);
   tcase_add_test(tests, test_worker_sleep);
   tcase_add_test(tests, test_dataset_lock);
+  tcase_add_test(tests, test_dataset_lock_on_a_busy_machine);
   tcase_add_test(tests, test_slow_worker);
   tcase_add_test(tests, test_worker_restart);
   tcase_add_test(tests, test_no_workers);
@@ -1051,6 +1089,7 @@ int main(void)
   tcase_add_test(tests, test_ops_without_a_cpu);
   tcase_add_test(tests, test_mostly_start_up);
   tcase_add_test(tests, test_oversubscription);
+  tcase_add_test(tests, test_others_have_the_cpus);
   tcase_add_test(tests, test_cgroup_limit);
   tcase_add_test(tests, test_blocked_outside_hooks);
   tcase_add_test(tests, test_blocked_in_hooks_is_not_outside);
