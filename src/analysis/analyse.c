@@ -45,7 +45,9 @@ static uint32_t flags_of(const char *text)
   uint32_t flags = 0;
   if (text[0] == '/')
     return NAME_FILE;
-  if (begins(text, "pipe:[") || begins(text, "socket:[") || begins(text, "anon_inode:"))
+  if (begins(text, "socket:["))
+    return NAME_PIPE | NAME_SOCKET;
+  if (begins(text, "pipe:[") || begins(text, "anon_inode:"))
     return NAME_PIPE;
   if (begins(text, "Optimizer.step#"))
     flags |= NAME_STEP;

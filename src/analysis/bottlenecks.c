@@ -278,7 +278,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "Waiting for the DataLoader takes %.1f %% of step time; %.1f %% of that wait is for %s, which needs %.1f ms a "
         "batch where the others need %.1f ms%s",
         part, 100 * slow, w.slowest->label, w.slowest_batch / 1e6, w.other_batch / 1e6, ready);
-  } else if (w.lock > w.file && w.lock > w.sleep && w.lock > compute) {
+  } else if (w.lock > w.file && w.lock > w.sleep && w.lock > w.network && w.lock > compute) {
     add(l, "dataset_lock", fetch_ns, bound,
         "Take the lock out of the dataset: give each worker its own file handle or connection.",
         "Waiting for the DataLoader takes %.1f %% of step time; its workers spend %.1f %% of their busy time waiting "

@@ -102,7 +102,8 @@ void gaps_call(struct analysis *a, struct thread *t, const struct hook *hook, co
   gaps_push(a, gap);
 }
 
-/* Notes the pipes read in [start, end]; returns the last one, 0 when there is none. */
+/* Notes the pipes read in [start, end]; returns the last one that is no socket (workers hand over descriptors of
+ * shared memory through those), 0 when there is none. */
 static uint32_t mark_pipes(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
 {
   uint32_t last = 0;
@@ -113,7 +114,8 @@ static uint32_t mark_pipes(struct analysis *a, const struct thread *t, uint64_t 
     if (call->start >= start && call->named && a->processes[t->process].hooks[call->event].verb == VERB_READ &&
         analysis_name_flags(a, (uint32_t)call->object) & NAME_PIPE) {
       *opgap_map_put(&a->next_pipes, call->object, t->process) = 1;
-      last = (uint32_t)call->object;
+      if (!(analysis_name_flags(a, (uint32_t)call->object) & NAME_SOCKET))
+        last = (uint32_t)call->object;
     }
   }
   return last;

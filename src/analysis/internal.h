@@ -74,6 +74,7 @@ enum name_flag {
   NAME_FILE = 64,       /* an absolute path */
   NAME_MULTI = 128,     /* the multi-process DataLoader's __next__ */
   NAME_NVTX_STEP = 256, /* a range called "step" or "step N" */
+  NAME_SOCKET = 512,    /* of NAME_PIPE, socket:[..] */
 };
 
 /* A call in a thread's recent past. */

@@ -19,11 +19,6 @@ struct thread *threads_of_tid(struct analysis *a, unsigned process, uint64_t tid
 /* A message of Python's multiprocessing is its length in 4 bytes, then as many. */
 #define MESSAGE_HEADER 4u
 
-static bool is_socket(const struct analysis *a, uint32_t name, uint32_t flags)
-{
-  return flags & NAME_PIPE && strncmp(analysis_text(a, name), "socket:[", 8) == 0;
-}
-
 static void follow_messages(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t pipe)
 {
   if (t->work_pipe == 0 && t->first_poll_ns != 0)
@@ -37,9 +32,9 @@ static void follow_messages(struct analysis *a, struct thread *t, const struct o
 
 /* Time in a call on a pipe or socket, and in the polls before it: of the work that is given to the thread, of the
  * network, or of a child process whose output it reads. */
-static void add_pipe(struct analysis *a, struct thread *t, const struct hook *hook, uint64_t ns, uint32_t name)
+static void add_pipe(struct thread *t, const struct hook *hook, uint64_t ns, uint32_t name, uint32_t flags)
 {
-  bool network = is_socket(a, name, NAME_PIPE);
+  bool network = flags & NAME_SOCKET;
   bool other = network || (hook->verb != VERB_WRITE && t->work_pipe != 0 && t->work_pipe != name + 1);
   uint64_t polled = other && hook->verb == VERB_READ ? t->polled_ns : 0;
   uint64_t *waits = network ? &t->waits.network : other ? &t->waits.child : &t->waits.idle;
@@ -51,11 +46,11 @@ void threads_call(struct analysis *a, struct thread *t, const struct hook *hook,
                   uint32_t name, uint32_t flags)
 {
   uint64_t ns = r->end_ns - r->start_ns;
-  if (hook->verb == VERB_POLL && t->first_poll_ns == 0 && !is_socket(a, name, flags)) {
+  if (hook->verb == VERB_POLL && t->first_poll_ns == 0 && !(flags & NAME_SOCKET)) {
     t->first_poll_ns = r->start_ns;
     t->waits_before_poll = t->waits;
   }
-  if (hook->verb == VERB_READ && flags & NAME_PIPE && !is_socket(a, name, flags))
+  if (hook->verb == VERB_READ && (flags & (NAME_PIPE | NAME_SOCKET)) == NAME_PIPE)
     follow_messages(a, t, r, name);
   if (!analysis_in_window(a, r->end_ns)) {
     t->polled_ns = 0;
@@ -73,7 +68,7 @@ void threads_call(struct analysis *a, struct thread *t, const struct hook *hook,
     break;
   case VERB_POLL:
     if (flags & NAME_PIPE) {
-      add_pipe(a, t, hook, ns, name);
+      add_pipe(t, hook, ns, name, flags);
       break;
     }
     t->waits.idle += ns;
@@ -92,7 +87,7 @@ void threads_call(struct analysis *a, struct thread *t, const struct hook *hook,
   case VERB_SYNC:
   case VERB_STAT:
     if (flags & NAME_PIPE)
-      add_pipe(a, t, hook, ns, name);
+      add_pipe(t, hook, ns, name, flags);
     else
       t->waits.file += ns;
     break;

@@ -517,7 +517,7 @@ size_t section_epochs(struct table *table, const struct opgap_summary *s, const 
 {
   static const struct table_column columns[] = {
       {"Workers made at", true, 20, 0}, {"Workers", false, 0, 0},       {"Start-up", false, 0, 0},
-      {"First batch", false, 0, 0},     {"Waited for it", false, 0, 0}, {"Batches", false, 0, 0},
+      {"First batch", false, 0, 0},     {"Waited for it", false, 0, 0}, {"Fetches", false, 0, 0},
       {"All waits", false, 0, 0},
   };
   const struct opgap_sum_loader *l = &s->loader;

@@ -312,6 +312,11 @@ def bound_of(report, wanted):
     return min(1, sum(b["at_most_share"] for b in report["verdict"]["bottlenecks"] if is_planted(b, wanted)))
 
 
+def first_of(report, wanted):
+    kinds = [b["kind"] for b in report["verdict"]["bottlenecks"] if b["kind"] != "run_queue" or "run_queue" in wanted]
+    return kinds[0] if kinds else "nothing"
+
+
 class Result:
     """What one run of a scenario showed."""
 
@@ -321,8 +326,8 @@ class Result:
         self.load = os.getloadavg()[0]
         report, other = run(how, script, program, True, extra)
         self.name, self.bottlenecks = name, report["verdict"]["bottlenecks"]
-        kinds = [b["kind"] for b in self.bottlenecks if b["kind"] != "run_queue" or "run_queue" in self.wanted]
-        self.first = kinds[0] if kinds else "nothing"
+        self.first = first_of(report, self.wanted)
+        self.other_first = other and first_of(other, self.wanted)
         self.busy = sum(b["share"] for b in self.bottlenecks if b["kind"] == "run_queue")
         self.bound = self.win = self.other_bound = None
         self.judge_bounds = judge_bounds
@@ -359,8 +364,8 @@ class Result:
         return "%-34s %-18s %8s %8s %8s %9s %5.1f  %s" % (self.name, self.first, *figures, self.load, said)
 
     def figures(self):
-        return {key: getattr(self, key) for key in ("name", "first", "bound", "other_bound", "win", "busy", "load",
-                                                    "faults")}
+        keys = ("name", "first", "other_first", "bound", "other_bound", "win", "busy", "load", "faults")
+        return {key: getattr(self, key) for key in keys}
 
 
 def spread(results):
