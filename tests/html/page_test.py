@@ -52,9 +52,9 @@ def gpu_trace():
                   LD_LIBRARY_PATH=os.path.join(FAKES, "cuda12"))
 
 
-def scene_trace(threads=2, steps=50, ops=20):
+def scene_trace(threads=2, steps=50, ops=20, **settings):
     return record("scene", SCENE, str(threads), str(steps), str(ops), "\"><script>window.hacked = 6</script>",
-                  OPGAP_BUFFER="512M")
+                  OPGAP_BUFFER="512M", **settings)
 
 
 def report(trace, *options):
@@ -187,6 +187,38 @@ def check_memory(page, r):
     equal("highest samples", sorted(map(int, attributes(page, "#memory [data-bytes]", "data-bytes"))),
           sorted(max(s["rss_bytes"]) for s in samples)[-8:])
     equal("lines", drawn(page, "#chart-memory path[data-key]") + drawn(page, "#chart-memory circle"), len(samples))
+
+
+def threads_name(row):
+    return "%s %d of pid %d" % (row["thread"] or "thread", row["tid"], row["pid"])
+
+
+def case_memory():
+    """What lived at the peak by op and by thread, what grows, what failed: the report's figures."""
+    trace = scene_trace(OPGAP_ALLOC="events")
+    m = report(trace)["memory"]
+    alive = [row for row in m["alive_at_peak"] if row["bytes"] > 0]
+    grows = [row for row in alive if row["growth_low"] is not None and row["growth_low"] >= 64]
+    equal("what grows", [(row["op"], row["growth_per_step"]) for row in grows], [("step", 4000)])
+    equal("what failed", [(f["call"], f["bytes"], f["op"]) for f in m["failures"]], [("malloc", 1 << 50, "too <b>much</b>")])
+    with Page(make(trace)) as page:
+        for title, key in (("By op", lambda row: row["op"] or "(outside of ops)"), ("By thread", threads_name)):
+            page.do("[...document.querySelectorAll('#alive-by button')].find(b => b.textContent === %s).click()" % json.dumps(title))
+            sums = {}
+            for row in alive:
+                group = sums.setdefault(key(row), [0, 0])
+                group[0] += row["bytes"]
+                group[1] += row["blocks"]
+            wanted = [{"bytes": size, "blocks": blocks} for size, blocks in sorted(sums.values(), key=lambda sum: -sum[0])]
+            check_table(page, "table-alive", wanted, {1: "bytes"})
+            equal(title, {row[0]: row[1] for row in rows(page, "table-alive")} if len(sums) <= 20 else None,
+                  {name: size for name, (size, _) in sums.items()} if len(sums) <= 20 else None)
+        equal("no lines", page.js("document.querySelectorAll('#alive-by button').length"), 2)
+        check_table(page, "table-growth", grows, {0: "op", 1: "growth_per_step", 3: "growth_points", 4: "bytes"})
+        check_table(page, "table-failures", m["failures"], {0: "time_ns", 1: "call", 2: "bytes", 3: "op"})
+        true("what came before", m["failures"][0]["last"][0] in page.js("document.querySelector('#table-failures tbody').textContent"))
+        true("churn", "%d allocations" % m["churn"]["allocations"] in page.js("document.getElementById('memory').textContent"))
+        quiet(page)
 
 
 def case_views():

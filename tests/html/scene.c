@@ -2,6 +2,7 @@
  *
  *   scene THREADS STEPS OPS [ANYTHING]
  *
+ * The main thread keeps a block of 4000 bytes of each of its first 50 steps, and one allocation fails.
  * Each thread runs STEPS ranges "step" with OPS ranges "op 0" to "op 39" in turn inside; the main thread is one of
  * them and marks its steps.  Names hold what must not become markup, script, a terminal's command or an end of text. */
 #include <fcntl.h>
@@ -62,6 +63,17 @@ static void use_file(void)
   close(fd);
 }
 
+static void *volatile kept[50];
+
+static void fail(void)
+{
+  volatile size_t impossible = (size_t)1 << 50; /* compilers leave out a block that is only compared */
+  opgap_range_push("too <b>much</b>");
+  if (malloc(impossible) != NULL)
+    exit(1);
+  opgap_range_pop();
+}
+
 static void run(int main_thread)
 {
   char names[40][16];
@@ -69,6 +81,8 @@ static void run(int main_thread)
     snprintf(names[i], sizeof names[i], "op %d", i);
   for (unsigned long s = 0; s < steps; s++) {
     opgap_range_push("step");
+    if (main_thread && s < sizeof kept / sizeof *kept)
+      kept[s] = malloc(4000);
     for (unsigned long k = 0; k < ops; k++) {
       opgap_range_push(names[k % 40]);
       opgap_range_pop();
@@ -106,6 +120,7 @@ int main(int argc, char **argv)
   opgap_range_pop();
   use_file();
   wait_for_lock();
+  fail();
   for (unsigned long i = 0; i < count && i < MOST; i++)
     if (pthread_create(&threads[i], NULL, thread, NULL) != 0)
       return 1;

@@ -2,6 +2,8 @@
 
 Exit status 77 (skipped) when that PYTHON has no torch.
 """
+import errno
+import json
 import os
 import socket
 import subprocess
@@ -199,5 +201,29 @@ def threads():
     check_equal("invalid records", trace.processes[run.pid]["invalid"], 0)
 
 
-main({"calls": calls, "workers": workers, "together": together, "off": off, "threads": threads, "lines": lines, "schedule": schedule,
-      "distributed": distributed}, sys.argv[4:])
+OUT_OF_MEMORY = """
+import torch
+sum = torch.relu(torch.ones(300) + 1)
+try:
+    torch.empty(1 << 47, dtype=torch.int8)
+except RuntimeError as error:
+    raise SystemExit(0 if "allocate" in str(error) else str(error))
+raise SystemExit("this much could be had")
+"""
+
+
+def out_of_memory(opgap):
+    """What DefaultCPUAllocator cannot get: how much, in which op, and the ops before it, the latest first."""
+    run = run_traced(TRACER, [PYTHON, "-c", OUT_OF_MEMORY])
+    check(run.status == 0, "the program failed (%d): %s" % (run.status, run.errors))
+    report = subprocess.run([opgap, "report", "--format", "json", run.folder], check=True, stdout=subprocess.PIPE).stdout
+    remove(run)
+    failures = json.loads(report)["memory"]["failures"]
+    check_equal("failures", [(f["call"], f["bytes"], f["error"], f["op"]) for f in failures],
+                [("posix_memalign", 1 << 47, errno.ENOMEM, "aten::empty")])
+    ops = [last.split(",")[0] for last in failures[0]["last"] if last.startswith("aten::")]
+    check_equal("ops before it", ops, ["aten::relu", "aten::add", "aten::ones"])
+
+
+main({"calls": calls, "workers": workers, "together": together, "off": off, "threads": threads, "lines": lines,
+      "schedule": schedule, "out_of_memory": out_of_memory, "distributed": distributed}, sys.argv[4:])

@@ -270,11 +270,72 @@
     return [note("Self: without the ops directly inside; hooked calls have rows of their own. ~ is an estimate."), tools, place];
   }
 
+  const where = key => row => row[key] || (key === "op" ? "(outside of ops)" : "not recorded");
+  const signed = value => value === null ? "–" : (value < 0 ? "-" : "") + bytes(Math.round(Math.abs(value)));
+  const threadOf = row => `${row.thread || "thread"} ${row.tid} of pid ${row.pid}`;
+
+  /* What lived at the peaks: one table, its rows summed by what is chosen. */
+  function alive(m) {
+    const lived = m.alive_at_peak.filter(row => row.bytes > 0), peak = opgap.sum(m.peaks.map(row => row.bytes));
+    if (lived.length === 0)
+      return [];
+    const keys = [["By op", "Op", where("op")], ["By thread", "Thread", threadOf],
+      ...(lived.some(row => row.source_location) ? [["By line", "Source", where("source_location")]] : [])];
+    const place = el("div", {}), tools = el("div", { class: "tools", id: "alive-by", role: "group", "aria-label": "Rows of the table" });
+
+    function choose(title) {
+      const [, head, key] = keys.find(choice => choice[0] === title), groups = new Map();
+      for (const row of lived) {
+        const name = key(row), group = groups.get(name) || { name, bytes: 0, blocks: 0 };
+        groups.set(name, { name, bytes: group.bytes + row.bytes, blocks: group.blocks + row.blocks });
+      }
+      tools.querySelectorAll("button").forEach(button => button.setAttribute("aria-pressed", String(button.textContent === title)));
+      place.replaceChildren(opgap.table({ id: "table-alive", filter: "Filter what was alive", rows: [...groups.values()], sort: 1, columns: [
+        nameOf(head, "name"), bytesOf("Bytes", "bytes", { meter: true }),
+        { title: "Of peak", value: row => row.bytes / peak, text: percent, number: true }, countOf("Blocks", "blocks")] }));
+    }
+
+    tools.append(...keys.map(([title]) => el("button", { type: "button", on: { click: () => choose(title) } }, title)));
+    choose(keys[0][0]);
+    return [el("h3", {}, m.peaks.length > 1 ? "Alive at the peak of each process" : "Alive at the peak"), tools, place];
+  }
+
+  const LEAK_LEAST = 64; /* bytes a step, as the report's */
+
+  function growth(m) {
+    const rows = m.alive_at_peak.filter(row => row.growth_low !== null && row.growth_low >= LEAK_LEAST), parts = [];
+    if (m.churn)
+      parts.push(note(`A step makes ${count(m.churn.allocations)} allocations of ${bytes(m.churn.bytes)} in all (median of ` +
+        `${count(m.churn.steps)} steps, ${m.churn.of}).`));
+    if (m.growth)
+      parts.push(note(`${m.growth.of}: ${signed(m.growth.bytes_per_step)} a step (95 % interval ${signed(m.growth.low)} to ` +
+        `${signed(m.growth.high)}, ${count(m.growth.points)} points, R² ${m.growth.fit.toFixed(2)}).`));
+    if (rows.length > 0)
+      parts.push(opgap.table({ id: "table-growth", filter: "Filter what grows", rows, sort: 1, columns: [
+        { title: "Made in", value: where("op"), name: true },
+        { title: "Grows a step", value: row => row.growth_per_step, text: signed, number: true, meter: true },
+        { title: "95 % interval", value: row => row.growth_low, text: (value, row) => `${signed(value)} to ${signed(row.growth_high)}`, number: true },
+        countOf("Steps", "growth_points"), bytesOf("At peak", "bytes"), { title: "Thread", value: threadOf, name: true },
+        ...(rows.some(row => row.source_location) ? [{ title: "Source", value: where("source_location"), name: true }] : [])] }));
+    return parts.length > 0 ? [el("h3", {}, "Growth and churn of each step"), ...parts] : [];
+  }
+
+  function failures(m) {
+    if (m.failures.length === 0)
+      return [];
+    return [el("h3", {}, "Allocations that failed"), opgap.table({ id: "table-failures", filter: "Filter failures", rows: m.failures,
+      sort: 0, ascending: true, columns: [timeOf("When", "time_ns"), nameOf("Call", "call"), bytesOf("Asked for", "bytes"),
+        { title: "In op", value: row => row.op || "–", name: true }, bytesOf("Live", "live_bytes"),
+        { title: "Resident", value: row => row.rss_bytes, text: value => (value === null ? "" : "~") + bytes(value), number: true },
+        { title: "Thread", value: threadOf, name: true }, { title: "Before it, the latest first", value: row => row.last.join("; "), name: true }] })];
+  }
+
   function memory(data) {
     const r = data.report, m = r.memory, parts = [el("div", { class: "tiles" }, [tile("Allocations", count(m.allocations), `${count(m.failed)} failed`),
       tile("Allocated", bytes(m.bytes_allocated), "sum over the run"), tile("Frees", count(m.frees)),
       tile("Peak resident", m.peak_rss_bytes === null ? "–" : "~" + bytes(m.peak_rss_bytes), "all processes together, sampled"),
       ...(m.peak_bytes === null ? [] : [tile("Peak live", bytes(m.peak_bytes)), tile("Live at the end", bytes(m.live_bytes))])])];
+    parts.push(...failures(m), ...alive(m), ...growth(m));
     const samples = m.samples.slice().sort((a, b) => d3.max(b.rss_bytes) - d3.max(a.rss_bytes));
     if (samples.length === 0)
       return [...parts, empty("No memory samples: the run was shorter than the time between two of them.")];
