@@ -165,7 +165,7 @@ static bool is_gil(const struct process *p, uint64_t object)
 
 static bool is_pipe(const struct analysis *a, const struct past_call *call)
 {
-  return call->named && strncmp(analysis_text(a, (uint32_t)call->object), "pipe:", 5) == 0;
+  return call->named && (analysis_name_flags(a, (uint32_t)call->object) & (NAME_PIPE | NAME_SOCKET)) == NAME_PIPE;
 }
 
 /* A wait that nobody was seen to end. */

@@ -377,7 +377,8 @@ static void add_files(struct list *l, uint64_t ns, uint64_t bound)
 {
   const struct process *p = &l->a->processes[steps_process(l->a)];
   if (p->step_write_ns > p->step_read_ns)
-    add(l, "file_write", ns, bound, "Write less often (checkpoints), or from another thread or process.",
+    add(l, "file_write", ns, bound,
+        "Write less often (checkpoints, logs that are synced), or from another thread or process.",
         "The main thread is in calls on files for %.1f %% of step time, mostly writing and syncing%s", percent(l, ns),
         file_words(l, true));
   else

@@ -231,6 +231,9 @@ static void remedies_wait(struct draft *d, enum opgap_cause cause)
   case OPGAP_CAUSE_LOCK:
     remedy(d, "Hold the lock for less time, or prepare what it protects outside of the step: see the table of locks.");
     break;
+  case OPGAP_CAUSE_FILE_IO:
+    remedy(d, "Write less often (checkpoints, logs that are synced), or from another thread or process.");
+    break;
   case OPGAP_CAUSE_GIL:
     remedy(d, "Move the Python work of other threads into processes: they hold the GIL that the step waits for.");
     break;
@@ -359,14 +362,44 @@ static void put_cpu_first(struct draft *d)
   }
 }
 
+/* A large bottleneck of another class than the verdict's gets its word, too. */
+static void remedies_besides(struct draft *d)
+{
+  static const char *const kinds[] = {"file_write", "run_queue", "oversubscription", "cgroup_limit", "sleep",
+                                      "lock",       "gil",       "child_process"};
+  for (size_t i = 0; i < d->v->bottleneck_count; i++) {
+    const struct opgap_sum_bottleneck *b = &d->v->bottlenecks[i];
+    bool large = share(b->ns, d->v->step_ns) >= 0.2, listed = false;
+    for (size_t k = 0; k < d->v->remedy_count; k++)
+      listed = listed || strcmp(d->v->remedies[k], b->remedy) == 0;
+    for (size_t k = 0; large && !listed && k < sizeof kinds / sizeof *kinds; k++)
+      if (strcmp(b->kind, kinds[k]) == 0)
+        remedy(d, b->remedy);
+  }
+}
+
+/* Is the main thread's time in files that of checkpoints and logs, not of data? */
+static bool mostly_writes(const struct opgap_sum_verdict *v)
+{
+  for (size_t i = 0; i < v->bottleneck_count; i++)
+    if (strcmp(v->bottlenecks[i].kind, "file_write") == 0)
+      return true;
+  return false;
+}
+
 static void judge_cpu(struct draft *d, uint64_t total)
 {
   const struct opgap_summary *s = d->a->summary;
   enum opgap_cause cause;
   uint64_t waits = wait_total(d->a, &cause), files = s->breakdown.other_wait_ns[OPGAP_CAUSE_FILE_IO];
+  if (mostly_writes(d->v)) {
+    waits += files;
+    cause = files > s->breakdown.other_wait_ns[cause] ? OPGAP_CAUSE_FILE_IO : cause;
+    files = 0;
+  }
   uint64_t threads = s->breakdown.other_wait_ns[OPGAP_CAUSE_DISPATCH],
            others = s->breakdown.class_ns[OPGAP_CLASS_OTHER];
-  double wait = share(waits, total);
+  double wait = share(waits, total), largest_wait = share(s->breakdown.other_wait_ns[cause], total);
   double loading = share(s->breakdown.class_ns[OPGAP_CLASS_DATALOADER] + files, total);
   double communication = share(s->breakdown.class_ns[OPGAP_CLASS_COMMUNICATION], total);
   double ops = share(s->breakdown.class_ns[OPGAP_CLASS_CPU_EXEC] + threads, total);
@@ -376,7 +409,7 @@ static void judge_cpu(struct draft *d, uint64_t total)
   double on_cpu = 1 - fmin(1, share(off_cpu, (uint64_t)((ops + other) * (double)total)));
   if (wait >= 0.05)
     evidence_wait(d, cause, wait, total);
-  if (loading >= 0.2 && loading >= communication && loading >= wait) {
+  if (loading >= 0.2 && loading >= communication && loading >= largest_wait) {
     decide(d, OPGAP_BOUND_DATA_LOADING, loading);
     evidence_gaps(d);
     remedies_data_loading(d);
@@ -399,6 +432,7 @@ static void judge_cpu(struct draft *d, uint64_t total)
   } else {
     put_cpu_first(d);
   }
+  remedies_besides(d);
   evidence_top_op(d, OPGAP_OP_TORCH);
   if (loading >= 0.05 && loading < 0.2)
     evidence(d, opgap_pool_printf(d->a->pool, "Data loading is the next thing to look at: %.1f %% of step time.",

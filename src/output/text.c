@@ -519,6 +519,8 @@ static void loader(const struct page *p)
     fputc('\n', p->file);
   size_t more = section_workers(&table, p->s, p->o);
   finish_table(p, &table, more, "workers");
+  if (l->epoch_count == 0)
+    return;
   fputc('\n', p->file);
   more = section_epochs(&table, p->s, p->o);
   finish_table(p, &table, more, "times that workers were made");

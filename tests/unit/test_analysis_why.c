@@ -262,6 +262,10 @@ START_TEST(test_files_read_or_written)
     ck_assert_uint_eq(b->at_most_ns, COUNTED * 8300 * US);
     ck_assert_ptr_nonnull(strstr(b->text, "for 70.0 % of step time"));
     ck_assert_ptr_nonnull(strstr(b->text, "/d/x (140000 bytes, 1.0 MB/s)"));
+    ck_assert_int_eq(s->verdict.bound_by, writes ? OPGAP_BOUND_UNDECIDED : OPGAP_BOUND_DATA_LOADING);
+    ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], writes ? "Write less often" : "Read ahead"));
+    if (writes) /* told once */
+      ck_assert_uint_eq(s->verdict.remedy_count, 1);
     opgap_summary_free(s);
   }
 }
