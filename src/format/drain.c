@@ -519,6 +519,21 @@ bool opgap_arena_has_guest(struct opgap_arena *arena, bool (*alive)(int pid))
   return false;
 }
 
+bool opgap_arena_is_drained(struct opgap_arena *arena)
+{
+  const struct opgap_control *control = opgap_arena_control(arena);
+  uint32_t slots = atomic_load(&arena->slots_high);
+  bool drained = atomic_load(&arena->end) == OPGAP_ARENA_EXEC &&
+                 atomic_load(&control->switches) == atomic_load(&control->switches_written);
+  for (uint32_t i = 0; i < slots && drained; i++) {
+    struct opgap_thread *slot = opgap_arena_slot(arena, i);
+    drained = atomic_load(&slot->write_pos) == atomic_load(&slot->read_pos);
+    for (unsigned k = 0; k < arena->counter_count; k++)
+      drained &= slot->counters[k].calls == slot->written_calls[k];
+  }
+  return drained;
+}
+
 /* A guest that was killed before its session began: what it left is a stream of this process.  The fields come first,
  * so that a death in between leaves a guest; a guest itself does not use them. */
 static uint32_t adopt_guest(struct opgap_consumer *consumer, struct opgap_thread *slot, uint32_t state,

@@ -464,6 +464,20 @@ int opgap_recover_ring(const char *ring_path)
   return result;
 }
 
+int opgap_recover_former_image(const char *ring_path)
+{
+  uint64_t size;
+  uid_t owner;
+  int result = -1;
+  struct opgap_arena *arena = map_ring(ring_path, &size, &owner);
+  if (arena == NULL)
+    return -1;
+  if (arena->pid == getpid() && opgap_arena_alive(arena))
+    result = recover_mapped(arena, ring_path, owner);
+  munmap(arena, size);
+  return result;
+}
+
 static bool ends_with(const char *name, const char *suffix)
 {
   size_t n = strlen(name), s = strlen(suffix);

@@ -17,6 +17,9 @@
  * caller (exec).  0 or -1: left alone (not a ring, not ours, taken by another, trace not writable). */
 int opgap_recover_ring(const char *ring_path);
 
+/* The same, if it is the ring that the caller's own process left when it executed this program. */
+int opgap_recover_former_image(const char *ring_path);
+
 /* Folds every orphan ring of a trace folder, and removes orphan rings whose trace is gone (judged
  * under the same root folder and mounts only); returns how many it folded.
  * What cannot be written is left alone: opgap_trace_open reads such rings in memory. */

@@ -70,6 +70,7 @@ struct opgap_state {
   bool discard;        /* the sink counts what could not be written */
   bool last_words;     /* the END chunk may use the room kept for it */
   const char *stopped; /* why writing stopped */
+  char ring_name[256]; /* of the ring file while it has another for exec; else "" */
   struct opgap_guest guest;
 };
 

@@ -2,9 +2,9 @@
  *
  * Every system call of the tracer goes through here, so this is also the list of what a seccomp filter must allow:
  * openat, close, read, write, fallocate, ftruncate, fstat, mmap, munmap, madvise, futex, gettid, getpid, getppid, kill
- * (0), mkdirat, unlinkat, linkat, renameat, readlinkat, getdents64, statfs, flock, unshare (CLONE_FILES), close_range,
- * rt_sigprocmask.
- * Results are the kernel's: -errno on failure.  Any thread, any context.
+ * (0), mkdirat, unlinkat, linkat, renameat, renameat2, getuid, faccessat, readlinkat, getdents64, statfs, flock,
+ * unshare (CLONE_FILES), close_range, rt_sigprocmask. Results are the kernel's: -errno on failure.  Any thread, any
+ * context.
  */
 #ifndef OPGAP_RECORD_RAW_H
 #define OPGAP_RECORD_RAW_H

@@ -29,6 +29,7 @@
 #define NAMES_FIRST (64u * 1024u)
 #define NAMES_BYTES (8u * 1024u * 1024u)
 #define SLOT_LIMIT 4096u
+#define SHM "/dev/shm"
 /* not in every libc header */
 #define WIPE_ON_FORK 18   /* MADV_WIPEONFORK */
 #define POPULATE_WRITE 23 /* MADV_POPULATE_WRITE */
@@ -58,7 +59,7 @@ OPGAP_EARLY_CODE void opgap_text_string(struct opgap_text *text, const char *str
   *text->at = 0;
 }
 
-void opgap_text_number(struct opgap_text *text, uint64_t number, unsigned base)
+OPGAP_EARLY_CODE void opgap_text_number(struct opgap_text *text, uint64_t number, unsigned base)
 {
   char digits[24];
   int n = 0;
@@ -289,7 +290,7 @@ static struct opgap_arena *try_folder(const char *folder, const char *stem, bool
     opgap_text_string(&text, ".ring");
     if (text.at == text.end)
       return NULL;
-    /* a file of this name is the ring of our own former image, before exec */
+    /* a file of this name is the ring of our own former image, before an exec that we did not see */
     if (opgap_raw6(SYS_faccessat, AT_FDCWD, (long)path, 0, 0, 0, 0) == 0 && opgap_recover_ring(path) != 0)
       continue;
     struct opgap_arena *arena = map_file(path, size);
@@ -304,7 +305,7 @@ static struct opgap_arena *try_folder(const char *folder, const char *stem, bool
 
 static struct opgap_arena *make_arena(const char *stem)
 {
-  struct opgap_arena *arena = try_folder("/dev/shm", stem, true);
+  struct opgap_arena *arena = try_folder(SHM, stem, true);
   if (arena == NULL)
     arena = try_folder(opgap_config.folder, stem, false);
   if (arena)
@@ -765,6 +766,56 @@ OPGAP_EARLY_CODE bool opgap_session_can_wait(void)
          settings->duration_ns == 0 && settings->control == OPGAP_CONTROL_OFF;
 }
 
+/* ---- exec ---- */
+
+/* The ring of a process that executes takes this name, so that the next image, which may never record anything, finds
+ * it by one look, and removes it. */
+OPGAP_EARLY_CODE static void name_for_exec(char *path, size_t size)
+{
+  struct opgap_text text = {path, path + size - 1};
+  opgap_text_string(&text, SHM "/opgap-");
+  opgap_text_number(&text, (uint64_t)opgap_raw3(SYS_getuid, 0, 0, 0), 10);
+  opgap_text_string(&text, "-");
+  opgap_text_number(&text, (uint64_t)opgap_raw_getpid(), 10);
+  opgap_text_string(&text, "-exec.ring");
+}
+
+static void rename_ring(const char *to)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  if (opgap_raw6(SYS_renameat2, AT_FDCWD, (long)arena->ring_file, AT_FDCWD, (long)to, 1 /* RENAME_NOREPLACE */, 0) < 0)
+    return; /* a process of this number in another container is about to execute as well */
+  struct opgap_text text = {arena->ring_file, arena->ring_file + sizeof arena->ring_file - 1};
+  opgap_text_string(&text, to);
+}
+
+/* As a rule the file has everything and the ring can go, which needs no function of libc to be bound. */
+static void remove_former_image(int fd, const char *path)
+{
+  struct stat status;
+  struct opgap_arena *arena = NULL;
+  if (opgap_raw3(SYS_fstat, fd, (long)&status, 0) == 0 && status.st_size >= (off_t)OPGAP_ARENA_HEADER_BYTES)
+    arena = opgap_raw_mmap((size_t)status.st_size, PROT_READ, MAP_SHARED, fd);
+  opgap_raw_close(fd);
+  if (arena == NULL)
+    return;
+  bool drained = opgap_arena_check(arena, (uint64_t)status.st_size) == NULL && opgap_arena_is_drained(arena);
+  opgap_raw_munmap(arena, (size_t)status.st_size);
+  if (drained)
+    opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)path, 0);
+  else
+    opgap_recover_former_image(path);
+}
+
+OPGAP_EARLY_CODE static void take_former_image(void)
+{
+  char path[64];
+  name_for_exec(path, sizeof path);
+  int fd = (int)opgap_raw_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+  if (fd >= 0)
+    remove_former_image(fd, path);
+}
+
 OPGAP_EARLY_CODE bool opgap_session_start(const struct opgap_event *(*hook_events)(unsigned *count),
                                           const uint16_t *counter_events, unsigned counter_count)
 {
@@ -784,6 +835,8 @@ OPGAP_EARLY_CODE bool opgap_session_start(const struct opgap_event *(*hook_event
   }
   opgap_config.loader_pid = opgap_raw_getpid();
   bool waits = on && !first && opgap_session_can_wait();
+  if (on && !first)
+    take_former_image();
   if (opgap_config.settings.stacks != OPGAP_STACKS_OFF)
     learn_surroundings(); /* below, the clock is measured */
   if (waits && opgap_frameworks_session_started)
@@ -908,7 +961,15 @@ static void flush(const char *how, enum opgap_arena_end end)
 
 void opgap_session_flush_exec(void)
 {
+  struct opgap_state *state = opgap_state;
+  char path[64];
   flush("exec", OPGAP_ARENA_EXEC);
+  if (atomic_load(&state->phase) != OPGAP_PHASE_RUNNING || atomic_load(&state->arena->end) != OPGAP_ARENA_EXEC ||
+      opgap_raw_getpid() != state->pid || memcmp(state->arena->ring_file, SHM "/", sizeof SHM) != 0)
+    return;
+  name_for_exec(path, sizeof path);
+  memcpy(state->ring_name, state->arena->ring_file, sizeof state->ring_name);
+  rename_ring(path);
 }
 
 void opgap_session_flush_end(void)
@@ -921,8 +982,12 @@ void opgap_session_flush_end(void)
 void opgap_session_goes_on(void)
 {
   struct opgap_state *state = opgap_state;
-  if (atomic_load(&state->phase) == OPGAP_PHASE_RUNNING && opgap_raw_getpid() == state->pid)
+  if (atomic_load(&state->phase) == OPGAP_PHASE_RUNNING && opgap_raw_getpid() == state->pid) {
+    if (state->ring_name[0])
+      rename_ring(state->ring_name);
+    state->ring_name[0] = 0;
     atomic_store(&state->arena->end, OPGAP_ARENA_RUNNING);
+  }
 }
 
 OPGAP_EARLY_CODE void opgap_session_end(int exit_status)

@@ -19,6 +19,7 @@
  *                                      a * at its end or beginning stands for anything
  *   ...>=N                             at least N, where the schedule decides
  *   processes=N clean=N exec=N killed=N lost=N monotonic=N      monotonic: processes that were stamped by that clock
+ *   rings=N                            rings left in memory that recovery folds (the trace is read as it was before)
  *   A+B=N                              sums of these
  * Always: no record lost, no damage. */
 #include <errno.h>
@@ -30,6 +31,7 @@
 #include <unistd.h>
 
 #include "format/reader.h"
+#include "format/recover.h"
 
 struct totals {
   uint64_t calls, bytes, failed, timed, records, value, errors;
@@ -39,7 +41,7 @@ struct totals {
 struct counts {
   char names[OPGAP_MAX_EVENTS][64];
   struct totals totals[OPGAP_MAX_EVENTS];
-  unsigned events, processes, clean, exec, killed, monotonic;
+  unsigned events, processes, clean, exec, killed, monotonic, rings;
   uint64_t lost;
 };
 
@@ -311,6 +313,8 @@ static uint64_t look_up(struct counts *counts, const char *path, const char *wha
     return counts->monotonic;
   if (strcmp(name, "lost") == 0)
     return counts->lost;
+  if (strcmp(name, "rings") == 0)
+    return counts->rings;
   char *colon = strchr(name, ':');
   if (colon)
     return count_named(path, name, (size_t)(colon - name), colon + 1, strlen(colon + 1));
@@ -430,6 +434,7 @@ int main(int count, char **arguments)
     run(base_command, base_trace);
     read_trace(base_trace, &base, 0);
   }
+  counts.rings = (unsigned)opgap_trace_recover(trace);
   for (; *expectations; expectations++)
     expect(&counts, trace, base_argument ? &base : NULL, base_trace, *expectations);
   if (failures)
