@@ -4,6 +4,7 @@
 #include <string.h>
 
 #ifdef __x86_64__
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -14,7 +15,25 @@
 static uint32_t crc_table[8][256];
 static _Atomic bool crc_ready;
 #ifdef __x86_64__
-static bool crc_folds; /* the CPU multiplies without carries; set with the tables */
+/* Does the CPU multiply without carries?  Asked by one cpuid, which in a virtual machine costs 20 us, once so much has
+ * been summed that it pays.  libgcc's __builtin_cpu_supports would ask several times in a constructor of every process
+ * that loads the tracer. */
+#define CRC_ASK_BYTES (256u * 1024u)
+enum { CRC_UNKNOWN, CRC_TABLES, CRC_FOLDS };
+static _Atomic uint32_t crc_way, crc_bytes;
+
+static bool crc_folds(size_t size)
+{
+  uint32_t way = atomic_load_explicit(&crc_way, memory_order_relaxed);
+  if (way == CRC_UNKNOWN &&
+      atomic_fetch_add_explicit(&crc_bytes, (uint32_t)size, memory_order_relaxed) >= CRC_ASK_BYTES) {
+    unsigned a, b, c, d;
+    __cpuid(1, a, b, c, d);
+    way = c & bit_PCLMUL ? CRC_FOLDS : CRC_TABLES;
+    atomic_store_explicit(&crc_way, way, memory_order_relaxed);
+  }
+  return way == CRC_FOLDS;
+}
 #endif
 
 static void make_crc_table(void)
@@ -28,10 +47,6 @@ static void make_crc_table(void)
   for (uint32_t b = 0; b < 256; b++)
     for (int k = 1; k < 8; k++)
       crc_table[k][b] = crc_table[k - 1][b] >> 8 ^ crc_table[0][crc_table[k - 1][b] & 255];
-#ifdef __x86_64__
-  __builtin_cpu_init(); /* the tracer may be here before any constructor has run */
-  crc_folds = __builtin_cpu_supports("pclmul");
-#endif
   atomic_store_explicit(&crc_ready, true, memory_order_release);
 }
 
@@ -90,7 +105,7 @@ uint32_t opgap_crc32(uint32_t crc, const void *data, size_t size)
     make_crc_table();
 #ifdef __x86_64__
   uint8_t folded[16];
-  if (size >= 64 && crc_folds) {
+  if (size >= 64 && crc_folds(size)) {
     p = fold_crc(~crc, p, &size, folded);
     return ~table_crc(table_crc(0, folded, sizeof folded), p, size);
   }

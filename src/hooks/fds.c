@@ -129,8 +129,9 @@ static uint32_t guest_inode_name(int fd)
   char name[40];
   strcpy(name, is_socket ? "socket:[" : "pipe:[");
   text_number(name + strlen(name), status.st_ino);
-  strcat(name, "]");
-  return opgap_guest_intern(name, strlen(name));
+  size_t length = strlen(name);
+  name[length] = ']';
+  return opgap_guest_intern(name, length + 1);
 }
 
 bool opgap_fd_guest_name(int fd, uint32_t *name)

@@ -61,8 +61,8 @@ static size_t read_head(const char *path, char *head)
 /* glibc's loader: another one would not load this library. */
 static bool is_glibc_loader(const char *path, size_t size)
 {
-  static const char name[] = "/ld-linux";
-  return memmem(path, size, name, sizeof name - 1) != NULL;
+  const char *name = size > 0 && path[size - 1] == 0 ? strrchr(path, '/') : NULL;
+  return name != NULL && strncmp(name, "/ld-linux", sizeof "/ld-linux" - 1) == 0;
 }
 
 static bool loads_us(const char *head, size_t size)
@@ -91,7 +91,9 @@ static const char *interpreter(char *head, size_t size)
   head[size] = 0;
   if (head[0] != '#' || head[1] != '!' || strchr(head, '\n') == NULL)
     return NULL;
-  char *path = head + 2 + strspn(head + 2, " \t");
+  char *path = head + 2;
+  while (*path == ' ' || *path == '\t')
+    path++;
   path[strcspn(path, " \t\n")] = 0;
   return path[0] == '/' ? path : NULL;
 }

@@ -790,10 +790,13 @@ static void rename_ring(const char *to)
 }
 
 /* As a rule the file has everything and the ring can go, which needs no function of libc to be bound. */
-static void remove_former_image(int fd, const char *path)
+static void remove_former_image(const char *path)
 {
   struct stat status;
   struct opgap_arena *arena = NULL;
+  int fd = (int)opgap_raw_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+  if (fd < 0)
+    return;
   if (opgap_raw3(SYS_fstat, fd, (long)&status, 0) == 0 && status.st_size >= (off_t)OPGAP_ARENA_HEADER_BYTES)
     arena = opgap_raw_mmap((size_t)status.st_size, PROT_READ, MAP_SHARED, fd);
   opgap_raw_close(fd);
@@ -811,9 +814,8 @@ OPGAP_EARLY_CODE static void take_former_image(void)
 {
   char path[64];
   name_for_exec(path, sizeof path);
-  int fd = (int)opgap_raw_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
-  if (fd >= 0)
-    remove_former_image(fd, path);
+  if (opgap_raw6(SYS_faccessat, AT_FDCWD, (long)path, 0, 0, 0, 0) == 0)
+    remove_former_image(path);
 }
 
 OPGAP_EARLY_CODE bool opgap_session_start(const struct opgap_event *(*hook_events)(unsigned *count),

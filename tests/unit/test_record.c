@@ -1159,6 +1159,13 @@ START_TEST(crc32_check_values)
   for (unsigned offset = 0; offset < 16; offset++)
     for (unsigned size = 0; size <= sizeof bytes - offset; size++)
       ck_assert_uint_eq(opgap_crc32(0, bytes + offset, size), slow_crc32(bytes + offset, size));
+  static uint8_t much[300 * 1024]; /* from here on the CPU is asked for the faster way */
+  uint32_t of_much = slow_crc32(much, sizeof much);
+  for (int i = 0; i < 3; i++)
+    ck_assert_uint_eq(opgap_crc32(0, much, sizeof much), of_much);
+  for (unsigned offset = 0; offset < 16; offset++)
+    for (unsigned size = 0; size <= sizeof bytes - offset; size++)
+      ck_assert_uint_eq(opgap_crc32(0, bytes + offset, size), slow_crc32(bytes + offset, size));
   uint32_t whole = opgap_crc32(0, bytes, sizeof bytes);
   for (unsigned cut = 0; cut <= sizeof bytes; cut++)
     ck_assert_uint_eq(opgap_crc32(opgap_crc32(0, bytes, cut), bytes + cut, sizeof bytes - cut), whole);
