@@ -127,24 +127,46 @@ START_TEST(test_short_sleeps)
 }
 END_TEST
 
-/* Two others come to the barrier before the main thread and 6 ms after it: it waits for the code of the last, and goes
- * on 0.2 ms later.  Of another barrier nobody comes. */
+/* Half of the steps end inside a __next__: behind it the caches are refilled once. */
+START_TEST(test_fetch_over_two_steps)
+{
+  for (uint64_t i = 0; i < STEPS; i++) {
+    if (i % 2 == 1)
+      fake_user_op(p, t, 0, 10000 * i - 2000, 10000 * i + 2000,
+                   "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+    fake_step(p, t, 10000 * (i + 1));
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_str_eq(s->steps.source, "opgap_step");
+  ck_assert_uint_eq(bottleneck(s, "no_workers")->ns, (9 * 4 + 2) * MS);
+  ck_assert_uint_eq(bottleneck(s, "no_workers")->at_most_ns, (9 * 4 + 2 + 10) * MS);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* Others come to the barrier before the main thread, 3 and 6 ms after it: it waits for the code of the last, and goes
+ * on 0.2 ms later; meanwhile somebody comes to another barrier.  To the next one the main thread comes last. */
 START_TEST(test_barrier_waits_for_the_last)
 {
   unsigned early = fake_thread(p, 101, "early"), late = fake_thread(p, 102, "late");
+  unsigned middle = fake_thread(p, 103, "middle"), other = fake_thread(p, 104, "other");
   for (uint64_t i = 0; i < STEPS; i++) {
     step_begins(i);
     fake_call(p, late, 0, FAKE_BARRIER, step_us(i) + 3000, step_us(i) + 3100, 0xdd, 0, 0);
     fake_call(p, late, 0, FAKE_BARRIER, step_us(i) + 8100, step_us(i) + 8150, 0xba, 0, 0);
+    fake_call(p, other, 0, FAKE_BARRIER, step_us(i) + 8200, step_us(i) + 8250, 0xdd, 0, 0);
     fake_call(p, early, 0, FAKE_BARRIER, step_us(i) + 1000, step_us(i) + 8350, 0xba, 0, 0);
+    fake_call(p, middle, 0, FAKE_BARRIER, step_us(i) + 5000, step_us(i) + 8320, 0xba, 0, 0);
     fake_call(p, t, 0, FAKE_BARRIER, step_us(i) + 2100, step_us(i) + 8300, 0xba, 0, 0);
+    fake_call(p, early, 0, FAKE_BARRIER, step_us(i) + 8400, step_us(i) + 9250, 0xbb, 0, 0);
+    fake_call(p, t, 0, FAKE_BARRIER, step_us(i) + 9100, step_us(i) + 9200, 0xbb, 0, 0);
     step_ends(i);
   }
   struct opgap_summary *s = fake_analyse(NULL);
-  /* what the last one waited for at its other barrier is that: 0.1 ms of the 6 */
+  /* what the last one waited for at its other barrier is that: 0.1 ms of the 6; and 0.1 ms of the next barrier */
   assert_first(s, "other_thread");
   ck_assert_uint_eq(bottleneck(s, "other_thread")->ns, COUNTED * 5900 * US);
-  ck_assert_uint_eq(s->breakdown.other_wait_ns[OPGAP_CAUSE_SYNCHRONISATION], COUNTED * 100 * US);
+  ck_assert_uint_eq(s->breakdown.other_wait_ns[OPGAP_CAUSE_SYNCHRONISATION], COUNTED * 200 * US);
   ck_assert_uint_eq(s->breakdown.other_wait_ns[OPGAP_CAUSE_RUN_QUEUE], COUNTED * 200 * US);
   opgap_summary_free(s);
 }
@@ -679,20 +701,22 @@ START_TEST(test_ready_batches)
 }
 END_TEST
 
-/* As before, with a thread that pins: it takes each message 1.5 ms before it is fetched, until `late` it takes 0.5 ms
- * for it, and then it waits for the next.  Or it takes all at once; then all that are ready are pinned. */
+/* As before, with a thread that pins: it takes each message 1.5 ms before it is fetched, needs 0.5 ms for it, and then
+ * waits for the next.  Or it takes all at once; then all that are ready are pinned.  At the end the trainer itself
+ * sends it a message. */
 START_TEST(test_pin_memory_thread)
 {
   for (int at_once = 0; at_once < 2; at_once++) {
     setup();
     unsigned w = fake_process(200, 100, "python train.py"), worker = fake_thread(w, 200, "pt_data_worker");
-    unsigned pin = fake_thread(p, 102, "pt_data_pin");
+    unsigned pin = fake_thread(p, 102, "pt_data_pin"), feeder = fake_thread(p, 103, "QueueFeederThre");
+    fake_file_call(p, feeder, 0, FAKE_WRITE, batch_us(10), batch_us(10) + 5, "pipe:[42]", 12);
     fake_file_call(w, worker, 0, FAKE_POLL, 90000, 90010, "pipe:[9]", 1);
     for (unsigned i = 0; i < 10; i++)
       fake_file_call(w, worker, 0, FAKE_WRITE, 100000 + i, 100000 + i + 1, "pipe:[42]", 64);
     uint64_t idle = 101000, waited = 0;
-    for (unsigned i = 0; i < 10; i++) {
-      uint64_t at = at_once ? 102000 + 1000 * i : batch_us(i) - 1500;
+    for (unsigned i = 0; i < 11; i++) {
+      uint64_t at = at_once && i < 10 ? 102000 + 1000 * i : batch_us(i) - 1500 + 2000 * (i / 10);
       fake_file_call(p, pin, 0, FAKE_POLL, idle, at, "pipe:[42]", 1);
       fake_file_call(p, pin, 0, FAKE_READ, at, at + 10, "pipe:[42]", 4);
       fake_file_call(p, pin, 0, FAKE_READ, at + 10, at + 20, "pipe:[42]", 60);
@@ -709,7 +733,7 @@ START_TEST(test_pin_memory_thread)
     ck_assert_uint_eq(s->loader.pin_threads, 1);
     ck_assert_uint_eq(s->loader.pin_batches, 10);
     ck_assert_uint_eq(s->loader.pin_wait_ns, waited * US);
-    ck_assert_uint_eq(s->loader.pin_busy_ns, 9 * 500 * US); /* behind its last record it may do anything */
+    ck_assert_uint_eq(s->loader.pin_busy_ns, 10 * 500 * US); /* behind its last record it may do anything */
     ck_assert_double_eq(s->loader.depth, 5.5);
     ck_assert_double_eq(s->loader.pinned_depth, at_once ? 5.5 : 1);
     ck_assert_uint_eq(s->loader.epoch_count, 1);
@@ -1032,6 +1056,29 @@ START_TEST(test_lock_bound_holds_what_others_ran)
 }
 END_TEST
 
+/* A holder that ran for 5 of 100 ms is first sampled 50 ms after the steps counted began, and last 50 ms before they
+ * ended: in these it may have run all the time. */
+START_TEST(test_lock_bound_outside_of_samples)
+{
+  struct rates main_thread = {30, 0, 0}, other = {5, 0, 0};
+  unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+  fake_thread(p, 101, "holder");
+  for (uint64_t i = 0; i <= STEPS + 1; i++) {
+    sample(stream, 100, i, &main_thread);
+    if (i > 0 && i <= STEPS)
+      sample(stream, 101, i, &other);
+  }
+  for (uint64_t i = 0; i <= STEPS; i++) {
+    fake_call(p, t, 0, FAKE_MUTEX_LOCK, 100000 * i + 10000, 100000 * i + 80000, 0xabc, 0, 0);
+    fake_step(p, t, 100000 * (i + 1));
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->breakdown.steps, STEPS);
+  ck_assert_uint_eq(bottleneck(s, "lock")->at_most_ns, (STEPS * 71 + (STEPS - 1) * 5 + 10 + 50 + 50) * MS);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_page_faults)
 {
   unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
@@ -1062,9 +1109,11 @@ int main(void)
   tcase_add_test(tests, test_sleep_is_bounded_by_itself);
   tcase_add_test(tests, test_lock_bound_without_samples);
   tcase_add_test(tests, test_lock_bound_holds_what_others_ran);
+  tcase_add_test(tests, test_lock_bound_outside_of_samples);
   tcase_add_test(tests, test_short_sleeps);
   tcase_add_test(tests, test_child_bound_holds_fork_and_copies);
   tcase_add_test(tests, test_sleep_over_two_steps);
+  tcase_add_test(tests, test_fetch_over_two_steps);
   tcase_add_test(tests, test_barrier_waits_for_the_last);
   tcase_add_test(tests, test_tails_are_of_their_own_waits);
   tcase_add_test(tests, test_communication_bound);
