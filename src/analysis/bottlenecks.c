@@ -22,8 +22,7 @@
 
 /* CPU time during the steps counted. */
 struct cpu_use {
-  uint64_t wanted_ns; /* of all threads: running, or runnable without a CPU; from samples */
-  uint64_t ran_ns;    /* of it, running */
+  double wanted_ns;   /* of all threads, if each had always found a free one; from samples */
   uint64_t others_ns; /* running, of all but the main thread of the steps; no less than it was */
   uint64_t span_ns;   /* from the first of these steps to the end of the last */
 };
@@ -106,16 +105,17 @@ static struct cpu_use cpu_use(const struct analysis *a)
     if (t->samples.count == 0 || last <= first)
       continue;
     const struct past_sample *from = RING_AT(&t->samples, first), *to = RING_AT(&t->samples, last);
-    use.ran_ns += to->run - from->run;
-    use.wanted_ns += to->run - from->run + to->queue - from->queue;
+    /* what it runs for between its waits for CPUs, whoever had these meanwhile */
+    use.wanted_ns +=
+        share(to->run - from->run, less(to->end - from->end, to->queue - from->queue)) * (double)(to->end - from->end);
   }
   return use;
 }
 
-/* How many CPUs all threads together wanted on average during the steps counted; 0: not sampled. */
+/* How many CPUs all threads together would have used on average during the steps counted; 0: not sampled. */
 static double wanted(const struct list *l)
 {
-  return share(l->use.wanted_ns, l->use.span_ns);
+  return l->use.span_ns ? l->use.wanted_ns / (double)l->use.span_ns : 0;
 }
 
 /* Work of the main thread (its waits for a CPU are part of it) that other threads of the run may have slowed: while one
@@ -135,12 +135,11 @@ static uint64_t kernel_ns(const struct list *l)
   return at_most(p->last_usage.system_ns - p->first_usage.system_ns, l->work);
 }
 
-/* Whether the run's own threads are more than the CPUs, and had most of them: else it is other programs that it waits
- * for. */
+/* Whether the run's own threads are more than the CPUs: else it is other programs that it waits for. */
 static bool oversubscribed(const struct list *l)
 {
   unsigned have = cores(l);
-  return have > 0 && wanted(l) > 1.2 * have && share(l->use.ran_ns, l->use.span_ns) >= 0.5 * have;
+  return have > 0 && wanted(l) > 1.2 * have;
 }
 
 /* The file that took most time in these operations; NULL: none. */
