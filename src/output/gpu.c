@@ -128,10 +128,7 @@ size_t section_findings(struct table *table, const struct opgap_summary *s, cons
       {"Bytes", false, 0, 2}, {"Meaning", true, 90, 3}, {"Source Location", true, 80, 0},
   };
   const struct opgap_sum_gpu_tables *t = &s->gpu_tables;
-  bool sources = false;
-  for (size_t i = 0; i < t->finding_count; i++)
-    sources = sources || t->findings[i].source_location[0] != '\0';
-  table_begin(table, columns, sizeof columns / sizeof *columns - !sources);
+  table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < opgap_shown(t->finding_count, o); i++) {
     const struct opgap_sum_finding *f = &t->findings[i];
     table_cell(table, opgap_gpu_finding_name(f->finding));
@@ -140,9 +137,9 @@ size_t section_findings(struct table *table, const struct opgap_summary *s, cons
     table_time(table, f->ns, false);
     table_bytes(table, f->bytes);
     table_cell(table, opgap_gpu_finding_text(f->finding));
-    if (sources)
-      table_cell(table, f->source_location);
+    table_known(table, f->source_location);
   }
+  table_drop_unknown(table, 1);
   return t->finding_count - opgap_shown(t->finding_count, o);
 }
 

@@ -60,18 +60,15 @@ size_t section_peak_ops(struct table *table, const struct opgap_summary *s, cons
   };
   size_t count;
   struct opgap_sum_lived *rows = joined(s, by_op, &count);
-  bool places = false;
-  for (size_t i = 0; i < count; i++)
-    places = places || rows[i].source_location[0];
-  table_begin(table, columns, sizeof columns / sizeof *columns - !places);
+  table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < opgap_shown(count, o); i++) {
     op_cell(table, rows[i].op);
     table_bytes(table, rows[i].bytes);
     table_share(table, rows[i].bytes, s->memory.peak_bytes);
     table_count(table, rows[i].blocks);
-    if (places)
-      table_cell(table, rows[i].source_location[0] ? rows[i].source_location : "-");
+    table_known(table, rows[i].source_location);
   }
+  table_drop_unknown(table, 1);
   free(rows);
   return count - opgap_shown(count, o);
 }
@@ -137,15 +134,13 @@ size_t section_leaks(struct table *table, const struct opgap_summary *s, const s
   const struct opgap_sum_memory *m = &s->memory;
   struct opgap_sum_lived *rows = opgap_xcalloc(m->lived_count, sizeof *rows);
   size_t count = 0;
-  bool places = false;
   for (size_t i = 0; i < m->lived_count; i++) {
     if (!is_leak(&m->lived[i]))
       continue;
-    places = places || m->lived[i].source_location[0];
     rows[count++] = m->lived[i];
   }
   order_rows(rows, count, sizeof *rows, fastest_first);
-  table_begin(table, columns, sizeof columns / sizeof *columns - !places);
+  table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < opgap_shown(count, o); i++) {
     char slope[40], low[40], high[40];
     signed_bytes(slope, sizeof slope, rows[i].growth_bytes);
@@ -158,9 +153,9 @@ size_t section_leaks(struct table *table, const struct opgap_summary *s, const s
     table_format(table, "%d", rows[i].tid);
     table_format(table, "%d", rows[i].pid);
     table_bytes(table, rows[i].bytes);
-    if (places)
-      table_cell(table, rows[i].source_location[0] ? rows[i].source_location : "-");
+    table_known(table, rows[i].source_location);
   }
+  table_drop_unknown(table, 1);
   free(rows);
   return count - opgap_shown(count, o);
 }

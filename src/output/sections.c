@@ -369,12 +369,7 @@ size_t section_locks(struct table *table, const struct opgap_summary *s, const s
       {"Heap block", true, 60, 6},
   };
   size_t shown = opgap_shown(s->lock_count, o);
-  bool blocks = false, places = false;
-  for (size_t i = 0; i < shown; i++) {
-    blocks = blocks || s->locks[i].block[0];
-    places = places || s->locks[i].source_location[0];
-  }
-  table_begin(table, columns, sizeof columns / sizeof *columns - !blocks - !(blocks || places));
+  table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown; i++) {
     const struct opgap_sum_lock *lock = &s->locks[i];
     if (lock->symbol[0])
@@ -388,11 +383,10 @@ size_t section_locks(struct table *table, const struct opgap_summary *s, const s
     table_count(table, lock->threads);
     table_cell(table, lock->held_by[0] ? lock->held_by : "?");
     table_format(table, "%d", lock->pid);
-    if (blocks || places)
-      table_cell(table, lock->source_location[0] ? lock->source_location : "-");
-    if (blocks)
-      table_cell(table, lock->block[0] ? lock->block : "-");
+    table_known(table, lock->source_location);
+    table_known(table, lock->block);
   }
+  table_drop_unknown(table, 2);
   return s->lock_count - shown;
 }
 
@@ -484,10 +478,7 @@ size_t section_workers(struct table *table, const struct opgap_summary *s, const
       {"CPU wait", false, 0, 3}, {"Awaited", false, 0, 0}, {"Source Location", true, 80, 0},
   };
   const struct opgap_sum_loader *l = &s->loader;
-  bool places = false;
-  for (size_t i = 0; i < l->worker_count; i++)
-    places = places || l->worker[i].source_location[0];
-  table_begin(table, columns, sizeof columns / sizeof *columns - !places);
+  table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < opgap_shown(l->worker_count, o); i++) {
     const struct opgap_sum_worker *w = &l->worker[i];
     table_cell(table, w->label);
@@ -507,9 +498,9 @@ size_t section_workers(struct table *table, const struct opgap_summary *s, const
     table_time(table, w->child_ns, false);
     table_time(table, w->queue_ns, true);
     table_time(table, w->awaited_ns, false);
-    if (places)
-      table_cell(table, w->source_location[0] ? w->source_location : "-");
+    table_known(table, w->source_location);
   }
+  table_drop_unknown(table, 1);
   return l->worker_count - opgap_shown(l->worker_count, o);
 }
 

@@ -34,6 +34,11 @@ void table_cell(struct table *table, const char *text)
   add(table, text_clean(text));
 }
 
+void table_known(struct table *table, const char *text)
+{
+  table_cell(table, text[0] ? text : "-");
+}
+
 void table_format(struct table *table, const char *format, ...)
 {
   char *text = NULL;
@@ -44,6 +49,28 @@ void table_format(struct table *table, const char *format, ...)
   va_end(args);
   table_cell(table, text);
   free(text);
+}
+
+static bool last_is_unknown(const struct table *table)
+{
+  for (size_t i = table->column_count - 1; i < table->cell_count; i += table->column_count)
+    if (strcmp(table->cells[i], "-") != 0)
+      return false;
+  return true;
+}
+
+void table_drop_unknown(struct table *table, unsigned most)
+{
+  for (; most > 0 && last_is_unknown(table); most--) {
+    size_t kept = 0;
+    for (size_t i = 0; i < table->cell_count; i++)
+      if (i % table->column_count == table->column_count - 1)
+        free(table->cells[i]);
+      else
+        table->cells[kept++] = table->cells[i];
+    table->cell_count = kept;
+    table->column_count--;
+  }
 }
 
 void table_time(struct table *table, uint64_t ns, bool estimated)

@@ -18,11 +18,9 @@ fi
 build=$(cd "$(dirname "$1")" && pwd -P)
 PROGRAMS=$(cd "$2" && pwd -P)
 case_path=$(cd "$(dirname "$3")" && pwd -P)/$(basename "$3" .sh)
-# LD_PRELOAD cannot name a file with a blank or a colon in its path, and some cases put a tracer into the folder
-case ${TMPDIR:-/tmp} in
-*[[:space:]:]*) TMPDIR=/tmp ;;
-esac
-here=$(mktemp -d "${TMPDIR:-/tmp}/opgap-cli-XXXXXX") || exit 1
+# shellcheck source=tests/scratch.sh
+. "$(dirname "$0")/../scratch.sh"
+here=$(scratch cli) || exit 1
 here=$(cd "$here" && pwd -P)
 mkdir "$here/work" "$here/result"
 trap 'rm -rf "$here"' EXIT

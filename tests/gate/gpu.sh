@@ -5,7 +5,9 @@
 #   gpu.sh OPGAP LIBOPGAP FAKES
 set -eu
 opgap=$1 tracer=$2 fakes=$3
-here=$(mktemp -d "${TMPDIR:-/tmp}/opgap-gate-XXXXXX")
+# shellcheck source=tests/scratch.sh
+. "$(dirname "$0")/../scratch.sh"
+here=$(scratch gate)
 trap 'rm -rf "$here"' EXIT
 cd "$here"
 failed=0

@@ -5,7 +5,9 @@
 #   planted.sh OPGAP LIBOPGAP PROGRAM
 set -eu
 opgap=$1 tracer=$2 program=$3
-here=$(mktemp -d "${TMPDIR:-/tmp}/opgap-gate-XXXXXX")
+# shellcheck source=tests/scratch.sh
+. "$(dirname "$0")/../scratch.sh"
+here=$(scratch gate)
 trap 'rm -rf "$here"' EXIT
 cp "$program" "$here/train"
 cd "$here"

@@ -7,11 +7,9 @@ for variable in $(env | sed -n 's/^\(OPGAP_[A-Z_]*\)=.*/\1/p') LD_PRELOAD DESTDI
   unset "$variable"
 done
 export LC_ALL=C
-# LD_PRELOAD cannot name a file with a blank or a colon in its path, and here the tracer is installed below the folder
-case ${TMPDIR:-/tmp} in
-*[[:space:]:]*) TMPDIR=/tmp ;;
-esac
-folder=$(mktemp -d "${TMPDIR:-/tmp}/opgap-packaging-XXXXXX")
+# shellcheck source=tests/scratch.sh
+. "$tests/../scratch.sh"
+folder=$(scratch packaging)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 code=0
