@@ -61,8 +61,9 @@ struct device {
   uint32_t driver; /* gid of its version */
   struct activity *heap;
   size_t heap_count;
-  uint64_t first, busy_end, busy_ns;
-  uint64_t off_ns; /* between the two, idle as far as is known, while recording was off */
+  uint64_t busy_end, busy_ns;
+  uint64_t first, last; /* start and end of what is in the window */
+  uint64_t off_ns;      /* between the two, idle as far as is known, while recording was off */
   uint64_t class_end[OPGAP_CLASS_COUNT], class_ns[OPGAP_CLASS_COUNT], class_count[OPGAP_CLASS_COUNT];
   uint64_t bytes[GPU_DIRECTIONS];
   struct intervals communication, computation;
@@ -394,14 +395,14 @@ static void add_gap(struct analysis *a, struct device *d, const struct activity 
   struct launch *l = launch_find(a->gpu, activity->process, activity->correlation, &serial);
   uint64_t ns = activity->start - d->busy_end;
   bool launched = l != NULL && l->start != 0;
+  if (!analysis_in_window(a, activity->start))
+    return;
   if (launched && l->start > d->busy_end)
     d->host_wait += ns;
   else if (ns < HTA_THRESHOLD_NS)
     d->kernel_wait += ns;
   else
     d->other_wait += ns;
-  if (!analysis_in_window(a, activity->start))
-    return;
   if (launched && gpu_tables_is_long(ns))
     l->gap_ns += ns;
   else
@@ -433,11 +434,10 @@ static uint64_t beyond(uint64_t *last_end, uint64_t start, uint64_t end)
 
 static void run_activity(struct analysis *a, struct device *d, const struct activity *activity)
 {
-  if (d->busy_end == 0)
-    d->first = activity->start;
-  else if (activity->start > d->busy_end) {
+  bool counted = analysis_in_window(a, activity->end);
+  if (d->busy_end != 0 && activity->start > d->busy_end) {
     uint64_t off_ns = windows_off_between(&a->processes[activity->process], d->busy_end, activity->start);
-    d->off_ns += off_ns;
+    d->off_ns += counted && d->first != 0 ? off_ns : 0;
     if (off_ns == 0)
       add_gap(a, d, activity);
   }
@@ -446,8 +446,11 @@ static void run_activity(struct analysis *a, struct device *d, const struct acti
                 activity->start, activity->end);
   uint64_t busy = beyond(&d->busy_end, activity->start, activity->end);
   uint64_t own = beyond(&d->class_end[activity->class_], activity->start, activity->end);
-  if (!analysis_in_window(a, activity->end))
+  if (!counted)
     return;
+  if (d->first == 0)
+    d->first = activity->start;
+  d->last = activity->end > d->last ? activity->end : d->last;
   d->busy_ns += busy;
   if (d->busy_over_time == NULL)
     d->busy_over_time = opgap_xcalloc(OPGAP_OVER_TIME_BUCKETS, sizeof *d->busy_over_time);
@@ -758,7 +761,7 @@ void gpu_explain(struct analysis *a, struct gap *gap)
 static void fill(struct analysis *a, struct device *d, struct opgap_sum_gpu *row)
 {
   sum_exposed(d);
-  uint64_t span = d->busy_end - d->first - d->off_ns;
+  uint64_t span = d->last - d->first - d->off_ns;
   *row = (struct opgap_sum_gpu){
       .device = d->id,
       .name = analysis_text(a, d->name),

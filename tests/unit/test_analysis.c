@@ -363,6 +363,16 @@ START_TEST(test_sleep_of_the_host_is_no_dispatch)
   ck_assert_uint_eq(sleep, 19 * 7000 * US);
   ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_UNDECIDED);
   ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "sleep"));
+  ck_assert_uint_eq(s->gpus[0].span_ns, (19 * 10000 + 400) * US);
+  ck_assert_uint_eq(s->gaps.host_wait_ns, 19 * 9600 * US);
+  opgap_summary_free(s);
+  struct opgap_analysis_options options = {.steps_given = true, .first_step = 5, .last_step = 9};
+  s = fake_analyse(&options);
+  ck_assert_uint_eq(s->gpus[0].busy_ns, 5 * 400 * US);
+  ck_assert_uint_eq(s->gpus[0].span_ns, (4 * 10000 + 400) * US);
+  ck_assert_double_eq_tol(s->gpus[0].utilisation, 2000.0 / 40400, 1e-12);
+  ck_assert_uint_eq(s->gaps.gpu_ns, 5 * 9600 * US); /* the gap that the first of them ends, too */
+  ck_assert_uint_eq(s->gaps.host_wait_ns, 5 * 9600 * US);
   opgap_summary_free(s);
 }
 END_TEST
