@@ -287,6 +287,7 @@ static void add_stack(struct analysis *a, struct thread *t, const struct opgap_r
     return;
   ops_stack(a, t, r);
   locks_stack(a, t, r);
+  memory_stack(a, t, r);
   loader_stack(a, t, r);
 }
 
@@ -523,6 +524,7 @@ static void free_process(struct process *p)
   opgap_map_free(&p->pthreads);
   opgap_map_free(&p->tids);
   live_free(&p->live);
+  opgap_map_free(&p->stack_places);
   for (size_t i = 0; i < p->failures.count; i++)
     VEC_FREE(&p->failures.at[i].last);
   VEC_FREE(&p->failures);

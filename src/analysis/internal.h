@@ -312,8 +312,9 @@ struct process {
   VEC(struct memory_sample) samples;            /* at most SAMPLE_LIMIT */
   uint64_t rss, open_ns, read_bytes, written_bytes, file_ns, first_op_ns;
   uint32_t open_op, open_call;
-  uint32_t executed; /* gid of the program that it executed last */
-  struct live live;  /* when every allocation is recorded */
+  uint32_t executed;             /* gid of the program that it executed last */
+  struct live live;              /* when every allocation is recorded */
+  struct opgap_map stack_places; /* (name id of a large block's stack, 0) -> gid of its place + 1 */
   uint64_t points;
   bool alloc_events;
   struct churn churn; /* so far */
@@ -584,6 +585,8 @@ void memory_call(struct analysis *a, struct thread *t, const struct hook *hook, 
 void memory_op_around(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name);
 /* Blocks that were made inside an op get its name. */
 void memory_blocks_of(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name);
+/* The stack of what thread t has just recorded. */
+void memory_stack(struct analysis *a, struct thread *t, const struct opgap_record *r);
 /* An op has ended; before steps_op. */
 static inline void memory_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name)
 {

@@ -43,20 +43,24 @@ static uint32_t site_of(struct live *l, uint32_t thread, uint32_t op, uint32_t p
   return *index - 1;
 }
 
-/* The owner of a block that thread makes now. */
-static uint32_t owner_now(struct live *l, struct live_waiting *w, uint32_t thread, unsigned depth)
+/* The owner of a block that thread makes now; place 0: not known of the block alone. */
+static uint32_t owner_now(struct live *l, struct live_waiting *w, uint32_t thread, unsigned depth, uint32_t place)
 {
   if (depth == 0)
-    return site_of(l, thread, 0, 0);
+    return site_of(l, thread, 0, place);
   if (w->at == NULL)
     w->at = opgap_xcalloc(LIVE_DEPTHS, sizeof *w->at);
   if (depth >= LIVE_DEPTHS)
     depth = LIVE_DEPTHS - 1;
-  if (w->at[depth] == 0)
-    w->at[depth] = new_owner(l, thread, 0, 0) + 1;
   if (depth > w->deepest)
     w->deepest = depth;
-  return w->at[depth] - 1;
+  for (uint32_t at = w->at[depth]; at != 0; at = l->owners.at[at - 1].next)
+    if (l->owners.at[at - 1].place == place)
+      return at - 1;
+  uint32_t owner = new_owner(l, thread, 0, place);
+  l->owners.at[owner].next = w->at[depth];
+  w->at[depth] = owner + 1;
+  return owner;
 }
 
 static struct live_owner *accountable(const struct live *l, uint32_t owner)
@@ -83,10 +87,11 @@ static void join(struct live *l, uint32_t owner, uint32_t site)
 
 void live_op_ended(struct live *l, struct live_waiting *w, uint32_t thread, unsigned depth, uint32_t op, uint32_t place)
 {
-  uint32_t site = site_of(l, thread, op, place);
   for (unsigned d = depth + 1; d <= w->deepest; d++) {
-    if (w->at[d] != 0)
-      join(l, w->at[d] - 1, site);
+    for (uint32_t at = w->at[d], next; at != 0; at = next) {
+      next = l->owners.at[at - 1].next;
+      join(l, at - 1, site_of(l, thread, op, place ? place : l->owners.at[at - 1].place));
+    }
     w->at[d] = 0;
   }
   w->deepest = depth;
@@ -173,8 +178,10 @@ void live_add(struct live *l, struct live_waiting *w, uint32_t thread, unsigned 
   cell->address = address;
   if (bytes == 0)
     return;
+  w->made = address;
+  w->peaks = l->peaks;
   cell->bytes = bytes;
-  cell->owner = owner_now(l, w, thread, depth);
+  cell->owner = owner_now(l, w, thread, depth, 0);
   struct live_owner *o = &l->owners.at[cell->owner];
   note(l, o);
   o->blocks++;
@@ -186,6 +193,33 @@ void live_add(struct live *l, struct live_waiting *w, uint32_t thread, unsigned 
     l->peak_ns = at_ns;
     l->peaks++;
   }
+}
+
+void live_placed(struct live *l, struct live_waiting *w, uint32_t thread, unsigned depth, uint64_t bytes,
+                 uint32_t place)
+{
+  struct live_cell *cell = l->size ? cell_of(l, w->made) : NULL;
+  if (cell == NULL || bytes == 0 || cell->bytes != bytes)
+    return;
+  uint32_t index = owner_now(l, w, thread, depth, place);
+  struct live_owner *to = &l->owners.at[index], *from = &l->owners.at[cell->owner];
+  if (to == from)
+    return;
+  note(l, from);
+  note(l, to);
+  from->bytes -= bytes;
+  from->count--;
+  from->blocks--;
+  to->bytes += bytes;
+  to->count++;
+  to->blocks++;
+  if (l->peaks != w->peaks) { /* it was alive at the last one */
+    from->peak_bytes -= bytes;
+    from->peak_count--;
+    to->peak_bytes += bytes;
+    to->peak_count++;
+  }
+  cell->owner = index;
 }
 
 /* ---- steps, the end ---- */
@@ -200,7 +234,7 @@ void live_finish(struct live *l)
   size_t count = l->owners.count;
   for (size_t i = 0; i < count; i++) {
     struct live_owner o = l->owners.at[i];
-    uint32_t site = o.site == 0 && o.op == 0 ? site_of(l, o.thread, 0, 0) : (uint32_t)i;
+    uint32_t site = o.site == 0 && o.op == 0 ? site_of(l, o.thread, 0, o.place) : (uint32_t)i;
     if (site != i)
       join(l, (uint32_t)i, site);
   }

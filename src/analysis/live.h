@@ -5,7 +5,8 @@
  * end of their op are reused when their last block is given back.
  *
  * An op's record comes when it ends, after those of the blocks it made.  So a block of depth d first belongs to an
- * owner of its thread and depth, and the first op that ends below d gives this owner its name.
+ * owner of its thread and depth, and the first op that ends below d gives this owner its name.  A large block whose own
+ * stack was recorded goes to one of that place; the op's place, where it is known, is used instead.
  *
  * What lived at the peak is not copied at each new peak: an owner notes its bytes when they first change after a peak.
  * The same holds for its bytes at the end of each step, which a straight line is put through. */
@@ -24,6 +25,7 @@ struct live_cell {
 struct live_owner {
   uint32_t thread, op, place; /* gid; op 0: outside of ops, or not yet known */
   uint32_t site;              /* + 1: the owner that this one was joined to; 0: none */
+  uint32_t next;              /* + 1: another one that waits for the same op; 0: none */
   uint32_t blocks;            /* alive, of this owner's cells */
   uint64_t bytes, count;      /* alive, those of joined owners too */
   uint64_t peak_bytes, peak_count;
@@ -42,15 +44,19 @@ struct live {
   uint64_t bytes, peak_bytes, peak_ns, peaks, steps;
 };
 
-/* Owners of the blocks that a thread made inside ops which have not ended, by depth; + 1, 0: none. */
+/* Owners of the blocks that a thread made inside ops which have not ended, by depth: the first, + 1, 0: none. */
 #define LIVE_DEPTHS 257u
 struct live_waiting {
   uint32_t *at; /* [LIVE_DEPTHS]; NULL before the first */
   unsigned deepest;
+  uint64_t made, peaks; /* the thread's latest block, and the number of peaks before it */
 };
 
 void live_add(struct live *l, struct live_waiting *w, uint32_t thread, unsigned depth, uint64_t address, uint64_t bytes,
               uint64_t at_ns);
+/* The place (gid) of the block of this size that the thread has just made at this depth is known after all. */
+void live_placed(struct live *l, struct live_waiting *w, uint32_t thread, unsigned depth, uint64_t bytes,
+                 uint32_t place);
 uint64_t live_release(struct live *l, uint64_t address); /* its bytes; 0: it was not alive */
 /* Owner + 1 of the block that an address lies in, at most LIVE_REACH behind its start, and the block's bytes; 0: none.
  * The owner stays valid until live_free; what it was made in stands in the one that live_owner_of gives at the end. */

@@ -2,6 +2,7 @@
  * allocation was recorded with its address and size (live.h).  Failed allocations are kept with what came before. */
 #include "analysis/internal.h"
 #include "analysis/order.h"
+#include "analysis/stacks.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -31,6 +32,18 @@ void memory_call(struct analysis *a, struct thread *t, const struct hook *hook, 
     p->churn.bytes += bytes;
   }
   live_add(&p->live, &t->waiting, (uint32_t)(t - a->threads), r->depth, r->field[0], bytes, r->end_ns);
+}
+
+void memory_stack(struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  struct process *p = &a->processes[t->process];
+  bool made = r->status < OPGAP_MAX_EVENTS && p->hooks[r->status].name != 0 && p->hooks[r->status].verb == VERB_ALLOC;
+  if (!p->alloc_events || !made || ops_stack_places(a) == NULL)
+    return;
+  uint32_t *place = opgap_map_put(&p->stack_places, r->field[0], 0);
+  if (*place == 0)
+    *place = analysis_string(a, opgap_stack_place(ops_stack_places(a), t->process, r->field[0])) + 1;
+  live_placed(&p->live, &t->waiting, (uint32_t)(t - a->threads), r->depth, r->field[2], *place - 1);
 }
 
 void memory_op_around(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name)

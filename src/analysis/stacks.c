@@ -532,9 +532,9 @@ const char *opgap_stack_place(struct opgap_stack_places *places, unsigned proces
 {
   struct reading *r = &places->r;
   struct frames *frames = &places->frames;
+  r->modules = places->modules[process]; /* may have grown */
   if (r->process != process) {
     r->process = process;
-    r->modules = places->modules[process];
     r->places.count = 0;
     opgap_map_clear(&r->place_index);
   }

@@ -41,8 +41,8 @@ void opgap_stack_modules(const struct opgap_source *source,
 
 /* Source locations of single stacks, for the table of ops; "" for what is no stack.  "FILE:LINE FUNCTION" of the
  * innermost Python frame, else of the innermost one outside of the C runtime whose source is known; else
- * "FUNCTION (FILE)" of the innermost one with a name, or its address.  The texts belong to the pool.  Every MODULE
- * record of a process is given before its first stack is asked for. */
+ * "FUNCTION (FILE)" of the innermost one with a name, or its address.  The texts belong to the pool.  A MODULE record
+ * is given before a stack through that module is asked for. */
 struct opgap_stack_places;
 struct opgap_stack_places *opgap_stack_places_new(const struct opgap_source *source, struct opgap_pool *pool);
 void opgap_stack_places_module(struct opgap_stack_places *places, unsigned process, const struct opgap_record *record);

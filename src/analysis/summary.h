@@ -99,10 +99,11 @@ struct opgap_sum_peak {
  */
 struct opgap_sum_lived {
   int32_t pid, tid;
-  const char *thread;          /* name, "" if none */
-  const char *op;              /* innermost op that made the blocks, "" outside of ops */
-  const char *source_location; /* of that op: "FILE:LINE FUNCTION"; "": not recorded */
-  uint64_t bytes, blocks;      /* at the peak */
+  const char *thread; /* name, "" if none */
+  const char *op;     /* innermost op that made the blocks, "" outside of ops */
+  const char
+      *source_location;   /* of that op, else of the stacks of large blocks: "FILE:LINE FUNCTION"; "": not recorded */
+  uint64_t bytes, blocks; /* at the peak */
   /* Bytes a step, after the first 10 steps: slope of a straight line and its 95 % interval. */
   uint64_t growth_points; /* steps that it goes through; 0: too few, and the growth is not known */
   double growth_bytes, growth_low, growth_high;

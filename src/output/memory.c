@@ -73,6 +73,37 @@ size_t section_peak_ops(struct table *table, const struct opgap_summary *s, cons
   return count - opgap_shown(count, o);
 }
 
+static int by_line(const void *left, const void *right)
+{
+  const struct opgap_sum_lived *l = left, *r = right;
+  return strcmp(l->source_location, r->source_location);
+}
+
+bool section_has_peak_lines(const struct opgap_summary *s)
+{
+  size_t i = 0;
+  while (i < s->memory.lived_count && (s->memory.lived[i].bytes == 0 || s->memory.lived[i].source_location[0] == '\0'))
+    i++;
+  return i < s->memory.lived_count;
+}
+
+size_t section_peak_lines(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  static const struct table_column columns[] = {
+      {"Source Location", true, 100, 0}, {"Bytes", false, 0, 0}, {"Of peak", false, 0, 2}, {"Blocks", false, 0, 1}};
+  size_t count;
+  struct opgap_sum_lived *rows = joined(s, by_line, &count);
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  for (size_t i = 0; i < opgap_shown(count, o); i++) {
+    table_cell(table, rows[i].source_location[0] ? rows[i].source_location : "(not recorded)");
+    table_bytes(table, rows[i].bytes);
+    table_share(table, rows[i].bytes, s->memory.peak_bytes);
+    table_count(table, rows[i].blocks);
+  }
+  free(rows);
+  return count - opgap_shown(count, o);
+}
+
 size_t section_peak_threads(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {

@@ -26,6 +26,8 @@ size_t section_gpus(struct table *table, const struct opgap_summary *s, const st
 /* memory.c: what lived at the peak by op and by thread, and what grows with the steps; with OPGAP_ALLOC=events */
 size_t section_peak_ops(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_peak_threads(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+size_t section_peak_lines(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+bool section_has_peak_lines(const struct opgap_summary *s);
 bool section_has_leaks(const struct opgap_summary *s);
 size_t section_leaks(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 bool section_growth(char *text, size_t size, const struct opgap_sum_memory *m); /* false: nothing to say */

@@ -574,6 +574,11 @@ static void alive(const struct page *p)
   fputc('\n', p->file);
   more = section_peak_threads(&table, p->s, p->o);
   finish_table(p, &table, more, "threads");
+  if (section_has_peak_lines(p->s)) {
+    fputc('\n', p->file);
+    more = section_peak_lines(&table, p->s, p->o);
+    finish_table(p, &table, more, "lines");
+  }
   if (!section_has_leaks(p->s))
     return;
   heading(p, "Leak candidates (live bytes that grow with the steps)");

@@ -52,8 +52,8 @@ def gpu_trace():
                   LD_LIBRARY_PATH=os.path.join(FAKES, "cuda12"))
 
 
-def scene_trace(threads=2, steps=50, ops=20, **settings):
-    return record("scene", SCENE, str(threads), str(steps), str(ops), "\"><script>window.hacked = 6</script>",
+def scene_trace(threads=2, steps=50, ops=20, name="scene", **settings):
+    return record(name, SCENE, str(threads), str(steps), str(ops), "\"><script>window.hacked = 6</script>",
                   OPGAP_BUFFER="512M", **settings)
 
 
@@ -189,12 +189,23 @@ def check_memory(page, r):
     equal("lines", drawn(page, "#chart-memory path[data-key]") + drawn(page, "#chart-memory circle"), len(samples))
 
 
-def threads_name(row):
-    return "%s %d of pid %d" % (row["thread"] or "thread", row["tid"], row["pid"])
+def check_alive(page, title, alive, key):
+    """The table of what was alive, summed by what is chosen."""
+    page.do("[...document.querySelectorAll('#alive-by button')].find(b => b.textContent === %s).click()" % json.dumps(title))
+    sums = {}
+    for row in alive:
+        group = sums.setdefault(key(row), [0, 0])
+        group[0] += row["bytes"]
+        group[1] += row["blocks"]
+    shown = rows(page, "table-alive")
+    equal("rows " + title, len(shown), min(20, len(sums)))
+    for name, size, _, blocks in shown:
+        equal(title + " " + name, [size, blocks], sums[name])
+    equal("largest first", [row[1] for row in shown], sorted((size for size, _ in sums.values()), reverse=True)[:20])
 
 
 def case_memory():
-    """What lived at the peak by op and by thread, what grows, what failed: the report's figures."""
+    """What lived at the peak by op, thread and line, what grows, what failed: the report's figures."""
     trace = scene_trace(OPGAP_ALLOC="events")
     m = report(trace)["memory"]
     alive = [row for row in m["alive_at_peak"] if row["bytes"] > 0]
@@ -202,22 +213,21 @@ def case_memory():
     equal("what grows", [(row["op"], row["growth_per_step"]) for row in grows], [("step", 4000)])
     equal("what failed", [(f["call"], f["bytes"], f["op"]) for f in m["failures"]], [("malloc", 1 << 50, "too <b>much</b>")])
     with Page(make(trace)) as page:
-        for title, key in (("By op", lambda row: row["op"] or "(outside of ops)"), ("By thread", threads_name)):
-            page.do("[...document.querySelectorAll('#alive-by button')].find(b => b.textContent === %s).click()" % json.dumps(title))
-            sums = {}
-            for row in alive:
-                group = sums.setdefault(key(row), [0, 0])
-                group[0] += row["bytes"]
-                group[1] += row["blocks"]
-            wanted = [{"bytes": size, "blocks": blocks} for size, blocks in sorted(sums.values(), key=lambda sum: -sum[0])]
-            check_table(page, "table-alive", wanted, {1: "bytes"})
-            equal(title, {row[0]: row[1] for row in rows(page, "table-alive")} if len(sums) <= 20 else None,
-                  {name: size for name, (size, _) in sums.items()} if len(sums) <= 20 else None)
+        check_alive(page, "By op", alive, lambda row: row["op"] or "(outside of ops)")
+        check_alive(page, "By thread", alive, lambda row: "%s %d of pid %d" % (row["thread"] or "thread", row["tid"], row["pid"]))
         equal("no lines", page.js("document.querySelectorAll('#alive-by button').length"), 2)
         check_table(page, "table-growth", grows, {0: "op", 1: "growth_per_step", 3: "growth_points", 4: "bytes"})
         check_table(page, "table-failures", m["failures"], {0: "time_ns", 1: "call", 2: "bytes", 3: "op"})
         true("what came before", m["failures"][0]["last"][0] in page.js("document.querySelector('#table-failures tbody').textContent"))
         true("churn", "%d allocations" % m["churn"]["allocations"] in page.js("document.getElementById('memory').textContent"))
+        quiet(page)
+    trace = scene_trace(name="lines", OPGAP_ALLOC="events", OPGAP_STACKS="native", OPGAP_MIN_ALLOC="4000")
+    alive = [row for row in report(trace)["memory"]["alive_at_peak"] if row["bytes"] > 0]
+    with Page(make(trace)) as page:
+        if any(row["source_location"] for row in alive):
+            check_alive(page, "By line", alive, lambda row: row["source_location"] or "not recorded")
+        else:  # no libunwind here
+            equal("no lines", page.js("document.querySelectorAll('#alive-by button').length"), 2)
         quiet(page)
 
 

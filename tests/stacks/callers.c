@@ -1,7 +1,7 @@
 /* Calls whose stacks a test knows: COUNT sleeps and COUNT large allocations, each from a place of its own.
- * callers COUNT [signals | threads | locks | blocks | resizes]: COUNT sleeps in a handler of signals, or in as many
- * threads; COUNT waits for each of three locks; as many blocks of 70000 bytes; as many of 4 MiB by realloc, each with
- * a malloc that fails. */
+ * callers COUNT [signals | threads | locks | blocks | resizes | peaks]: COUNT sleeps in a handler of signals, or in as
+ * many threads; COUNT waits for each of three locks; as many blocks of 70000 bytes; as many of 4 MiB by realloc, each
+ * with a malloc that fails; as many that are kept from each of three lines. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -141,6 +141,17 @@ static int with_resizes(int count)
   return failed;
 }
 
+/* Keeps in each round a block of 1 MiB, one of 2 MiB, and a small one. */
+static int keep_blocks(int count)
+{
+  for (int i = 0; i < count; i++) {
+    block = malloc((size_t)1 << 20); /* LINE first kept */
+    block = malloc((size_t)2 << 20); /* LINE second kept */
+    block = malloc(100);
+  }
+  return 0;
+}
+
 int main(int argc, char **argv)
 {
   int count = argc > 1 ? atoi(argv[1]) : 1;
@@ -150,6 +161,8 @@ int main(int argc, char **argv)
     return with_blocks(count);
   if (argc > 2 && strcmp(argv[2], "resizes") == 0)
     return with_resizes(count);
+  if (argc > 2 && strcmp(argv[2], "peaks") == 0)
+    return keep_blocks(count);
   if (argc > 2)
     return strcmp(argv[2], "signals") == 0 ? with_signals(count) : with_threads(count);
   for (int i = 0; i < count; i++) {

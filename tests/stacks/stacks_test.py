@@ -227,6 +227,25 @@ def resizes(folder):
         assert sum(ns > 0 for ns in took) == few and len(took) == few * (2 if kind == "events" else 1), (kind, took)
 
 
+def peaks(folder):
+    """What lived at the peak by the lines that made large blocks; a small one has no stack."""
+    trace = record(folder, "native", CALLERS, "3", "peaks", options=["--alloc", "events"])
+    report = json.loads(run(OPGAP, "report", "--format", "json", trace)[0])
+    alive = {}
+    for row in report["memory"]["alive_at_peak"]:
+        place = os.path.basename(row["source_location"] or "")
+        alive[place] = [sum(pair) for pair in zip(alive.get(place, [0, 0]), (row["bytes"], row["blocks"]))]
+    source = os.path.join(SOURCES, "callers.c")
+    first, second = (f"callers.c:{line_of(source, label)} keep_blocks" for label in ("first kept", "second kept"))
+    assert alive[first] == [3 << 20, 3] and alive[second] == [3 << 21, 3] and alive[""][1] >= 3, alive
+    assert alive.keys() == {first, second, ""}, alive
+    assert sum(size for size, _ in alive.values()) == report["memory"]["peak_bytes"], report["memory"]
+    text = run(OPGAP, "report", trace, env={**os.environ, "COLUMNS": "200"})[0].split("Alive at the peak")[1]
+    lines = {os.path.basename(line.split("  ")[1]): line for line in text.splitlines()
+             if re.match(r"  \S*callers\.c:", line)}
+    assert lines.keys() == {first, second} and "3.00 MB" in lines[first] and "6.00 MB" in lines[second], text
+
+
 MANY = 300000  # calls, each of which would get a stack
 
 
@@ -279,6 +298,6 @@ def python(folder):
         assert call_back - step > 1 and not any("_PyEval_EvalFrameDefault" in name for name in stack), stack
 
 
-CASES = {f.__name__: f for f in (native, separate, archive, signals, threads, locks, resizes, budget, python)}
+CASES = {f.__name__: f for f in (native, separate, archive, signals, threads, locks, resizes, peaks, budget, python)}
 with tempfile.TemporaryDirectory(prefix="opgap-stacks-") as place:
     CASES[CASE](os.path.realpath(place))

@@ -82,6 +82,81 @@ START_TEST(test_alive_at_the_peak)
 }
 END_TEST
 
+/* Large blocks whose place is known apart: what an op's own place does not replace stays with each, the peak too. */
+START_TEST(test_places_of_large_blocks)
+{
+  struct live live = {0};
+  struct live_waiting waiting = {0};
+  enum { THREAD = 7, OP = 20, OTHER = 21, LINE = 30, SECOND = 31, OF_OP = 32 };
+  live_add(&live, &waiting, THREAD, 1, 0x1000, 1000, 10);
+  live_placed(&live, &waiting, THREAD, 1, 1000, LINE);
+  live_add(&live, &waiting, THREAD, 1, 0x2000, 10, 20); /* a small one */
+  live_add(&live, &waiting, THREAD, 1, 0x3000, 2000, 30);
+  live_placed(&live, &waiting, THREAD, 1, 2000, SECOND);
+  live_add(&live, &waiting, THREAD, 1, 0x4000, 500, 40);
+  live_placed(&live, &waiting, THREAD, 1, 500, LINE); /* the peak: 3510 */
+  live_release(&live, 0x3000);
+  live_add(&live, &waiting, THREAD, 1, 0x5000, 40, 50); /* no peak */
+  live_placed(&live, &waiting, THREAD, 1, 40, SECOND);
+  live_placed(&live, &waiting, THREAD, 1, 41, LINE); /* of another size: not the block made last */
+  live_op_ended(&live, &waiting, THREAD, 0, OP, 0);
+  live_add(&live, &waiting, THREAD, 1, 0x6000, 5000, 60); /* the peak: 6550 */
+  live_placed(&live, &waiting, THREAD, 1, 5000, LINE);
+  live_op_ended(&live, &waiting, THREAD, 0, OTHER, OF_OP);
+  live_add(&live, &waiting, THREAD, 0, 0x7000, 100, 70); /* outside of ops; the peak: 6650 */
+  live_placed(&live, &waiting, THREAD, 0, 100, SECOND);
+  live_finish(&live);
+  static const struct {
+    uint32_t op, place;
+    uint64_t bytes, count;
+  } expected[] = {
+      {OP, LINE, 1500, 2}, {OP, 0, 10, 1}, {OP, SECOND, 40, 1}, {OTHER, OF_OP, 5000, 1}, {0, SECOND, 100, 1},
+  };
+  ck_assert_uint_eq(live.peak_bytes, 6650);
+  uint64_t seen = 0;
+  for (size_t i = 0; i < live.owners.count; i++) {
+    const struct live_owner *o = &live.owners.at[i];
+    if (o->site != 0 || (o->bytes == 0 && o->peak_bytes == 0))
+      continue;
+    unsigned k = 0;
+    while (k < 5 && (expected[k].op != o->op || expected[k].place != o->place))
+      k++;
+    ck_assert_uint_lt(k, 5);
+    ck_assert_uint_eq(o->thread, THREAD);
+    ck_assert_uint_eq(o->bytes, expected[k].bytes);
+    ck_assert_uint_eq(o->count, expected[k].count);
+    ck_assert_uint_eq(o->peak_bytes, expected[k].bytes); /* the last peak is what is alive now */
+    ck_assert_uint_eq(o->peak_count, expected[k].count);
+    seen += o->peak_bytes;
+  }
+  ck_assert_uint_eq(seen, 6650);
+  live_free(&live);
+  free(waiting.at);
+}
+END_TEST
+
+/* A block that is placed after the peak was it, and one after a peak of before. */
+START_TEST(test_places_and_peaks)
+{
+  struct live live = {0};
+  struct live_waiting waiting = {0}, other = {0};
+  live_add(&live, &waiting, 1, 0, 0x1000, 1000, 10);
+  live_add(&live, &other, 2, 0, 0x2000, 500, 11); /* a peak of another thread before the stack is recorded */
+  live_placed(&live, &waiting, 1, 0, 1000, 30);
+  live_release(&live, 0x2000);
+  live_add(&live, &waiting, 1, 0, 0x3000, 200, 20); /* 1200: no peak */
+  live_placed(&live, &waiting, 1, 0, 200, 31);
+  live_finish(&live);
+  ck_assert_uint_eq(live.peak_bytes, 1500);
+  for (size_t i = 0; i < live.owners.count; i++) {
+    const struct live_owner *o = &live.owners.at[i];
+    if (o->site == 0)
+      ck_assert_uint_eq(o->peak_bytes, o->thread == 2 ? 500 : o->place == 30 ? 1000 : 0);
+  }
+  live_free(&live);
+}
+END_TEST
+
 /* Blocks of an op that never ended are its thread's. */
 START_TEST(test_alive_inside_an_op_that_never_ended)
 {
@@ -475,6 +550,8 @@ int main(void)
   tcase_add_checked_fixture(tests, setup, NULL);
   tcase_add_test(tests, test_alive_at_the_peak);
   tcase_add_test(tests, test_alive_inside_an_op_that_never_ended);
+  tcase_add_test(tests, test_places_of_large_blocks);
+  tcase_add_test(tests, test_places_and_peaks);
   tcase_add_test(tests, test_locks_in_blocks);
   tcase_add_test(tests, test_failed_realloc_keeps_the_block);
   tcase_add_test(tests, test_growth_by_op);
