@@ -391,7 +391,7 @@ static void read_records(struct analysis *a)
     struct thread *t = &a->threads[i];
     if (!t->used)
       continue;
-    inputs[input_count] = (struct merge_input){t->process, t->stream, group_of(a, t->process)};
+    inputs[input_count] = (struct merge_input){t->process, t->stream, group_of(a, t->process), t->born_ns};
     threads[input_count++] = t;
   }
   struct merge *merge = merge_begin(a->source, inputs, input_count, reading_threads(a));

@@ -9,12 +9,13 @@
 
 /* ---- the order ---- */
 
-struct lane { /* an input that has records left */
+struct lane { /* an input that has records left, as far as is known */
   size_t input;
-  void *cursor;
+  unsigned process, stream;
+  void *cursor; /* NULL: not opened yet */
   const struct opgap_record *records;
   size_t left;
-  uint64_t end; /* key: latest end so far, as damage may bring times out of order */
+  uint64_t end; /* key: latest end so far, as damage may bring times out of order; before it is opened first_ns */
 };
 
 /* The lanes of a group, a heap; of pointers, as lanes that run at the same time change places all the time. */
@@ -106,32 +107,23 @@ static int by_group(const void *left, const void *right)
   return l < r ? -1 : l > r;
 }
 
-static void open_lane(struct order *o, struct group *group, struct lane *lane, const struct merge_input *input)
-{
-  lane->cursor = o->source->cursor_open(o->source->context, input->process, input->stream);
-  if (lane->cursor == NULL)
-    return;
-  if (refill(o, lane))
-    group->heap[group->count++] = lane;
-  else
-    o->source->cursor_close(lane->cursor);
-}
-
-/* Opens the inputs [first, last), which are one group. */
-static void open_group(struct order *o, const struct merge_input *inputs, const struct merge_input *const *first,
-                       const struct merge_input *const *last, size_t lanes_before)
+/* The inputs [first, last) are one group. */
+static void add_group(struct order *o, const struct merge_input *inputs, const struct merge_input *const *first,
+                      const struct merge_input *const *last, size_t lanes_before)
 {
   struct group *group = &o->groups[o->count];
+  o->heap[o->count++] = group;
   group->heap = o->lane_heaps + lanes_before;
   for (size_t i = 0; first + i < last; i++) {
     struct lane *lane = &o->lanes[lanes_before + i];
-    lane->input = (size_t)(first[i] - inputs);
-    open_lane(o, group, lane, first[i]);
+    group->heap[group->count++] = lane;
+    *lane = (struct lane){.input = (size_t)(first[i] - inputs),
+                          .process = first[i]->process,
+                          .stream = first[i]->stream,
+                          .end = first[i]->first_ns};
   }
   for (size_t i = group->count / 2; i-- > 0;)
     sift_lane(group->heap, group->count, i);
-  if (group->count > 0)
-    o->heap[o->count++] = group;
 }
 
 static void order_open(struct order *o, const struct opgap_source *source, const struct merge_input *inputs,
@@ -149,7 +141,7 @@ static void order_open(struct order *o, const struct opgap_source *source, const
   for (size_t first = 0, last; first < count; first = last) {
     for (last = first + 1; last < count && sorted[last]->group == sorted[first]->group; last++)
       ;
-    open_group(o, inputs, sorted + first, sorted + last, first);
+    add_group(o, inputs, sorted + first, sorted + last, first);
   }
   o->slice_ns = o->count > 1 ? MERGE_SLICE_NS : UINT64_MAX;
   for (size_t i = 0; i < o->count; i++)
@@ -159,14 +151,17 @@ static void order_open(struct order *o, const struct opgap_source *source, const
   free(sorted);
 }
 
-/* Puts the first lane, some of whose records were handed out, where it belongs now, and its group likewise. */
+/* Opens the first lane where that was not done, reads on in it, and puts it and its group where they belong then. */
 static void replace_first(struct order *o)
 {
   struct group *group = o->heap[0];
   struct lane *first = group->heap[0];
   o->taken = false;
-  if (!refill(o, first)) {
-    o->source->cursor_close(first->cursor);
+  if (first->cursor == NULL)
+    first->cursor = o->source->cursor_open(o->source->context, first->process, first->stream);
+  if (first->cursor == NULL || !refill(o, first)) {
+    if (first->cursor != NULL)
+      o->source->cursor_close(first->cursor);
     group->heap[0] = group->heap[--group->count];
   }
   if (group->count > 0) {
@@ -184,7 +179,7 @@ static void replace_first(struct order *o)
 /* As merge_next: the records of the first lane up to where another lane's next one is earlier, and of one slice. */
 static size_t next_run(struct order *o, size_t *input, const struct opgap_record **records)
 {
-  if (o->taken)
+  while (o->count > 0 && (o->taken || o->heap[0]->heap[0]->cursor == NULL))
     replace_first(o);
   if (o->count == 0)
     return 0;

@@ -6,7 +6,8 @@
  * Threads   merge_begin, merge_next and merge_end belong to one thread.  With two threads another one reads and merges
  *           ahead: it owns the cursors, and hands over batches of copied records in a queue of fixed size.  Cursors are
  *           read in the same order either way, so the sequence is the same to the last bit.
- * Memory    what the cursors hold, and the queue: two megabytes, however many streams there are.
+ * Memory    what the cursors of streams hold that run at the same time, and the queue: two megabytes, however many
+ *           streams there are.
  */
 #ifndef OPGAP_ANALYSIS_MERGE_H
 #define OPGAP_ANALYSIS_MERGE_H
@@ -19,10 +20,11 @@ struct merge;
 
 struct merge_input {
   unsigned process, stream;
-  unsigned group; /* any number */
+  unsigned group;    /* any number */
+  uint64_t first_ns; /* none of its records ends earlier: its cursor is opened when this is next; 0: not known */
 };
 
-/* Opens the streams.  threads: 1 or 2; where a second one cannot be started, one does all. */
+/* threads: 1 or 2; where a second one cannot be started, one does all. */
 struct merge *merge_begin(const struct opgap_source *source, const struct merge_input *inputs, size_t count,
                           unsigned threads);
 /* The next records, which lie side by side and are of one input, whose index is stored.  They live until the next call.

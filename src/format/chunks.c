@@ -9,17 +9,22 @@
 
 #include "format/recover.h"
 
-#define MAPPED_AT_ONCE (16u << 20) /* bytes of a file whose pages are kept */
+#define PAGES_OF_FILES (16u << 20) /* bytes that are kept, of all files */
+#define PAGES_LEAST (256u << 10)   /* of one: less would be given back all the time */
 
-/* Gives the file's pages back now and then, so that a large trace does not fill the memory of whoever reads it.  They
- * are clean, and come again from the page cache where another cursor still needs one. */
 void process_touched(struct process *process, size_t bytes)
 {
-  if (atomic_fetch_add_explicit(&process->touched, bytes, memory_order_relaxed) + bytes < MAPPED_AT_ONCE)
+  if (atomic_fetch_add_explicit(&process->touched, bytes, memory_order_relaxed) + bytes < process->touched_most)
     return;
   atomic_store_explicit(&process->touched, 0, memory_order_relaxed);
   for (const struct mapping *mapping = process->mappings; mapping != NULL; mapping = mapping->next)
     madvise(mapping->bytes, mapping->size, MADV_DONTNEED);
+}
+
+void process_share_pages(struct process *process, unsigned processes)
+{
+  process->touched_most = PAGES_OF_FILES / processes > PAGES_LEAST ? PAGES_OF_FILES / processes : PAGES_LEAST;
+  process_touched(process, 0);
 }
 
 static uint8_t *decompress(const uint8_t *payload, const struct opgap_chunk_header *header)
@@ -101,15 +106,14 @@ static void add_records(struct process *process, const struct opgap_chunk_header
     return;
   if (stream->count == stream->capacity) {
     size_t capacity = stream->capacity ? stream->capacity * 2 : 8;
-    struct chunk *grown = realloc(stream->chunks, capacity * sizeof *grown);
+    const uint8_t **grown = realloc(stream->chunks, capacity * sizeof *grown);
     if (grown == NULL)
       return;
     stream->chunks = grown;
     stream->capacity = capacity;
   }
   uint64_t first_ns = header->first_ns + process->shift_ns, last_ns = header->last_ns + process->shift_ns;
-  stream->chunks[stream->count++] =
-      (struct chunk){payload, header->stored_bytes, header->raw_bytes, header->records, last_ns};
+  stream->chunks[stream->count++] = payload;
   if (!process->in_tail && header->position > stream->position)
     stream->position = header->position;
   struct opgap_stream_info *info = &process->stream_infos[stream - process->streams];

@@ -319,13 +319,13 @@ static inline __attribute__((always_inline)) bool decode_record(struct opgap_cur
 }
 
 /* Opens a chunk: its columns and names; its records come in decode_some. */
-static bool open_chunk(struct opgap_cursor *cursor, const struct chunk *chunk)
+static bool open_chunk(struct opgap_cursor *cursor, const struct opgap_chunk_header *chunk, const uint8_t *payload)
 {
   struct decoder *decoder = &cursor->decoder;
   uint64_t records, columns;
   if (!reserve((void **)&cursor->raw, &cursor->raw_capacity, (size_t)chunk->raw_bytes + PADDING, 1))
     return false;
-  size_t size = ZSTD_decompressDCtx(cursor->zstd, cursor->raw, chunk->raw_bytes, chunk->payload, chunk->stored_bytes);
+  size_t size = ZSTD_decompressDCtx(cursor->zstd, cursor->raw, chunk->raw_bytes, payload, chunk->stored_bytes);
   process_touched(cursor->process, chunk->stored_bytes);
   if (ZSTD_isError(size))
     return false;
@@ -431,9 +431,10 @@ size_t opgap_cursor_batch(struct opgap_cursor *cursor, const struct opgap_record
     if (cursor->records_left == 0) {
       if (cursor->next_chunk == cursor->stream->count)
         return 0;
-      const struct chunk *chunk = &cursor->stream->chunks[cursor->next_chunk++];
-      if (!open_chunk(cursor, chunk))
-        atomic_fetch_add(&cursor->process->invalid, chunk->records);
+      const uint8_t *payload = cursor->stream->chunks[cursor->next_chunk++];
+      struct opgap_chunk_header chunk = chunk_header(payload);
+      if (!open_chunk(cursor, &chunk, payload))
+        atomic_fetch_add(&cursor->process->invalid, chunk.records);
     }
     decode_some(cursor);
   }

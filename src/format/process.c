@@ -370,6 +370,7 @@ static struct process *read_process(const char *path, char *error, size_t size)
   }
   pthread_mutex_init(&process->lock, NULL);
   process->info.path = process->path;
+  process_share_pages(process, 1);
   process->info.complete = true;
   map_older_part(process);
   if (!map_file(process, 0, error, size) || !header_ok(process, process->mappings, error, size)) {
@@ -417,8 +418,6 @@ void process_shift_clock(struct process *process, int64_t shift)
   for (unsigned i = 0; i < process->info.stream_count; i++) {
     process->stream_infos[i].first_ns += process->shift_ns;
     process->stream_infos[i].last_ns += process->shift_ns;
-    for (size_t k = 0; k < process->streams[i].count; k++)
-      process->streams[i].chunks[k].last_ns += process->shift_ns;
   }
   for (struct mapping *mapping = process->mappings; mapping != NULL; mapping = mapping->next)
     mapping->last_ns += process->shift_ns;
@@ -440,7 +439,7 @@ static void forget(struct process *process, uint64_t before_ns)
   for (unsigned i = 0; i < process->info.stream_count; i++) {
     struct stream *stream = &process->streams[i];
     size_t old = 0;
-    while (old < stream->count && stream->chunks[old].last_ns < before_ns)
+    while (old < stream->count && chunk_header(stream->chunks[old]).last_ns + process->shift_ns < before_ns)
       old++;
     if (old > 0)
       memmove(stream->chunks, stream->chunks + old, (stream->count - old) * sizeof *stream->chunks);

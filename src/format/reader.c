@@ -25,6 +25,7 @@ static bool add_process(struct opgap_trace *trace, const char *path, char *error
   if (process == NULL)
     return false;
   trace->processes[trace->count++] = process;
+  process_share_pages(process, trace->count);
   return true;
 }
 
@@ -100,6 +101,8 @@ static bool scan_folder(struct opgap_trace *trace, char *error, size_t size)
   }
   closedir(folder);
   join_clocks(trace, before);
+  for (unsigned i = 0; i < trace->count; i++)
+    process_share_pages(trace->processes[i], trace->count);
   qsort(trace->processes, trace->count, sizeof *trace->processes, by_start);
   return true;
 }

@@ -2,7 +2,7 @@
  *
  * Threads: a trace may be read by several threads as long as each cursor stays on one; the trace itself changes in
  * opgap_trace_refresh only.  Ownership: everything belongs to the trace and lives until opgap_trace_close, except what
- * a cursor hands out, which lives until its next call. Memory: bounded by the number of processes, streams, chunks (32
+ * a cursor hands out, which lives until its next call. Memory: bounded by the number of processes, streams, chunks (8
  * bytes each) and names, never by records or by what a file claims.
  *
  * A process file holds streams.  A stream is one thread, or the process itself (samples, GPU activity).  Records of a

@@ -42,8 +42,8 @@ uint64_t opgap_pid_namespace(void);
  * (unshare, PrivateTmp); 0 when unknown. */
 uint64_t opgap_root_folder(void);
 
-/* An anchor for draining an arena from outside: that of its process's death when a tool has seen it, else both clocks now
- * on the boot of the arena, else its last anchor. */
+/* An anchor for draining an arena from outside: that of its process's death when a tool has seen it, else both clocks
+ * now on the boot of the arena, else its last anchor. */
 struct opgap_anchor opgap_recover_anchor(const struct opgap_arena *arena);
 
 /* The walk over a trace file's bytes that reader and recovery share.  Calls visit for each sound chunk, in order;

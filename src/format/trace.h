@@ -8,9 +8,9 @@
  *   cursor.c    decoding the records of a stream
  *
  * Threads     Opening, refreshing and closing: one, and no cursor is open.  Cursors on several threads share names,
- * `invalid` and `touched`; all else is constant for them. Ownership   A process owns all that hangs on it until
- * process_free. Errors      Functions with error[size] write one line there when they fail.  Damage is listed and
- * passed over.
+ *             `invalid` and `touched`; all else is constant for them.
+ * Ownership   A process owns all that hangs on it until process_free.
+ * Errors      Functions with error[size] write one line there when they fail.  Damage is listed and passed over.
  */
 #ifndef OPGAP_FORMAT_TRACE_H
 #define OPGAP_FORMAT_TRACE_H
@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 
 #include "format/reader.h"
@@ -33,14 +34,8 @@ struct name {
   uint32_t length;
 };
 
-struct chunk {
-  const uint8_t *payload;
-  uint32_t stored_bytes, raw_bytes, records;
-  uint64_t last_ns;
-};
-
 struct stream {
-  struct chunk *chunks;
+  const uint8_t **chunks; /* payloads, each behind its header: a pointer is all that is kept of a chunk */
   size_t count, capacity;
   uint64_t position; /* in its ring, behind the last record that the file holds */
 };
@@ -106,6 +101,7 @@ struct process {
   _Atomic(_Atomic(struct name *) *) names[NAME_PAGES];
   _Atomic uint64_t invalid;
   _Atomic uint64_t touched; /* bytes of the file read since its pages were last given back */
+  uint64_t touched_most;    /* then they are given back */
   pthread_mutex_t lock;     /* blocks, and who adds a name */
   struct block *blocks, *tail_blocks;
   struct damage damage;
@@ -145,12 +141,23 @@ struct visit {
   struct process *process;
   struct mapping *mapping; /* NULL: what the ring gave */
 };
+/* The header of a chunk of a stream. */
+static inline struct opgap_chunk_header chunk_header(const uint8_t *payload)
+{
+  struct opgap_chunk_header header;
+  memcpy(&header, payload - sizeof header, sizeof header);
+  return header;
+}
 /* For opgap_walk_chunks; context: struct visit. */
 void chunks_visit(void *context, const struct opgap_chunk_header *header, const uint8_t *payload);
 void chunks_hole(void *context, uint64_t from, uint64_t to);
 void process_damaged(struct process *process, uint64_t from, uint64_t to); /* bytes of its file */
-/* That many bytes of the file were read.  Any thread. */
+/* That many bytes of the file were read.  Gives its pages back now and then, so that a large trace does not fill the
+ * memory of whoever reads it: they are clean, and come again from the page cache where another cursor still needs one.
+ * Any thread. */
 void process_touched(struct process *process, size_t bytes);
+/* So many processes share the memory for pages of files. */
+void process_share_pages(struct process *process, unsigned processes);
 
 /* ring.c */
 

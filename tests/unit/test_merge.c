@@ -21,8 +21,9 @@ struct made_cursor {
 };
 
 static struct made_stream streams[STREAMS_MOST];
-static size_t stream_count, open_cursors;
+static size_t stream_count, open_cursors, most_open;
 static unsigned group_count;
+static bool all_tell;     /* when they begin; else every other one does */
 static VEC(size_t) reads; /* streams, in the order in which their cursors were read */
 static uint64_t seed;
 
@@ -38,6 +39,8 @@ static void *made_open(void *context, unsigned process, unsigned stream)
   struct made_cursor *cursor = opgap_xcalloc(1, sizeof *cursor);
   cursor->stream = &streams[stream];
   open_cursors++;
+  if (open_cursors > most_open)
+    most_open = open_cursors;
   return cursor;
 }
 
@@ -109,13 +112,22 @@ struct seen {
   VEC(size_t) reads;
 };
 
+static uint64_t earliest(const struct made_stream *stream)
+{
+  uint64_t end = UINT64_MAX;
+  for (size_t i = 0; i < stream->records.count; i++)
+    if (stream->records.at[i].end_ns < end)
+      end = stream->records.at[i].end_ns;
+  return end;
+}
+
 static void merge_all(unsigned threads, struct seen *seen)
 {
   struct merge_input inputs[STREAMS_MOST];
   const struct opgap_record *records;
   size_t input;
   for (size_t i = 0; i < stream_count; i++)
-    inputs[i] = (struct merge_input){0, (unsigned)i, group_of(i)};
+    inputs[i] = (struct merge_input){0, (unsigned)i, group_of(i), i % 2 || all_tell ? earliest(&streams[i]) : 0};
   struct merge *merge = merge_begin(&source, inputs, stream_count, threads);
   for (size_t count; (count = merge_next(merge, &input, &records)) > 0;)
     for (size_t i = 0; i < count; i++) {
@@ -222,6 +234,33 @@ START_TEST(test_long)
 }
 END_TEST
 
+/* Threads one after the other: one cursor at a time. */
+START_TEST(test_one_after_the_other)
+{
+  seed = 11;
+  stream_count = STREAMS_MOST;
+  group_count = 1;
+  for (size_t i = 0; i < stream_count; i++)
+    for (size_t k = 0; k < 50; k++) {
+      struct opgap_record *r = VEC_PUSH(&streams[i].records);
+      r->status = (uint32_t)k;
+      r->event = (uint16_t)i;
+      r->start_ns = r->end_ns = 1000 + i * 100 + k;
+    }
+  for (size_t i = 0; i < stream_count; i++)
+    streams[i].batch = 7;
+  most_open = 0;
+  all_tell = true;
+  struct seen seen = {0};
+  merge_all(1, &seen);
+  check_order(&seen);
+  ck_assert_uint_eq(most_open, 1);
+  VEC_FREE(&seen.records);
+  VEC_FREE(&seen.reads);
+  free_streams();
+}
+END_TEST
+
 START_TEST(test_nothing)
 {
   check_both((struct wanted){.groups = 1, .unit_ns = 1});
@@ -238,6 +277,7 @@ int main(void)
   tcase_add_loop_test(tests, test_times_go_back, 0, 30);
   tcase_add_loop_test(tests, test_groups, 0, 18);
   tcase_add_test(tests, test_long);
+  tcase_add_test(tests, test_one_after_the_other);
   tcase_add_test(tests, test_nothing);
   suite_add_tcase(suite, tests);
   return run_suite(suite);
