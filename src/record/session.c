@@ -24,9 +24,9 @@
 #include "record/schedule.h"
 #include "record/stacks.h"
 
-#define FIRST_SEGMENTS 2u /* a short program's start costs what is allocated here */
+#define FIRST_SEGMENTS 1u /* a short program's start costs what is allocated here */
 #define FIRST_SLOTS 4u
-#define NAMES_FIRST (64u * 1024u)
+#define NAMES_FIRST (16u * 1024u)
 #define NAMES_BYTES (8u * 1024u * 1024u)
 #define SLOT_LIMIT 4096u
 #define SHM "/dev/shm"
