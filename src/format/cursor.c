@@ -408,7 +408,9 @@ static void decode_some(struct opgap_cursor *cursor)
   struct decoder *decoder = &cursor->decoder;
   size_t wanted = cursor->records_left < DECODE_AT_ONCE ? cursor->records_left : DECODE_AT_ONCE;
   struct column event = decoder->event, depth = decoder->depth, end = decoder->end;
-  cursor->record_at = 0;
+  cursor->record_at = cursor->record_count = 0;
+  if (wanted == 0)
+    return; /* the chunk could not be opened: there may be no plans */
   save_places(decoder);
   cursor->record_count = decode_records(cursor, wanted, false);
   if (cursor->record_count < wanted || !are_within(decoder)) {
