@@ -22,7 +22,10 @@
 
 /* CPU time during the steps counted. */
 struct cpu_use {
-  double wanted_ns;   /* of all threads, if each had always found a free one; from samples */
+  /* Of all threads, from samples: running; running, or runnable without a CPU; and what they would have run for if each
+   * had found a free CPU whenever it wanted one. */
+  uint64_t ran_ns, runnable_ns;
+  double alone_ns;
   uint64_t others_ns; /* running, of all but the main thread of the steps; no less than it was */
   uint64_t span_ns;   /* from the first of these steps to the end of the last */
 };
@@ -106,16 +109,23 @@ static struct cpu_use cpu_use(const struct analysis *a)
       continue;
     const struct past_sample *from = RING_AT(&t->samples, first), *to = RING_AT(&t->samples, last);
     /* what it runs for between its waits for CPUs, whoever had these meanwhile */
-    use.wanted_ns +=
+    use.ran_ns += to->run - from->run;
+    use.runnable_ns += to->run - from->run + to->queue - from->queue;
+    use.alone_ns +=
         share(to->run - from->run, less(to->end - from->end, to->queue - from->queue)) * (double)(to->end - from->end);
   }
   return use;
 }
 
-/* How many CPUs all threads together would have used on average during the steps counted; 0: not sampled. */
+/* How many CPUs all threads together wanted on average during the steps counted; 0: not sampled.  Those that had most
+ * of the CPUs kept each other waiting: how many were runnable at a time.  Else it was others that kept them waiting,
+ * and what counts is what each ran for between its waits for a CPU (less than it wanted, if it waited for one of
+ * these). */
 static double wanted(const struct list *l)
 {
-  return l->use.span_ns ? l->use.wanted_ns / (double)l->use.span_ns : 0;
+  double alone = l->use.span_ns ? l->use.alone_ns / (double)l->use.span_ns : 0;
+  double runnable = share(l->use.runnable_ns, l->use.span_ns);
+  return share(l->use.ran_ns, l->use.span_ns) >= 0.5 * cores(l) && runnable > alone ? runnable : alone;
 }
 
 /* Work of the main thread (its waits for a CPU are part of it) that other threads of the run may have slowed: while one

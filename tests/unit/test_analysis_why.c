@@ -994,6 +994,17 @@ START_TEST(test_others_have_the_cpus)
 }
 END_TEST
 
+/* They have half of the CPUs, and each is blocked for 40 of 100 ms, as threads of OpenMP are that wait for one without
+ * a CPU: it is they that keep each other waiting. */
+START_TEST(test_oversubscription_by_a_team)
+{
+  struct rates all = {20, 40, 0};
+  struct opgap_summary *s = sampled_run(&all, &all, false);
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "oversubscription")->text, "all threads together want ~3.0 CPUs"));
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_cgroup_limit)
 {
   struct rates main_thread = {20, 80, 80};
@@ -1148,6 +1159,7 @@ int main(void)
   tcase_add_test(tests, test_mostly_start_up);
   tcase_add_test(tests, test_oversubscription);
   tcase_add_test(tests, test_others_have_the_cpus);
+  tcase_add_test(tests, test_oversubscription_by_a_team);
   tcase_add_test(tests, test_cgroup_limit);
   tcase_add_test(tests, test_blocked_outside_hooks);
   tcase_add_test(tests, test_blocked_in_hooks_is_not_outside);
