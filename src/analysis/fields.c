@@ -386,9 +386,15 @@ static const struct field thread_gap_fields[] = {
 TABLE(thread_gap, struct opgap_sum_thread_gap);
 
 static const struct field gpu_gap_fields[] = {
-    PLAIN(U32, FIRST, opgap_sum_gpu_gap, device),      PLAIN(I32, FIRST, opgap_sum_gpu_gap, pid),
-    PLAIN(TEXT, FIRST, opgap_sum_gpu_gap, next),       PLAIN(U64, TIME, opgap_sum_gpu_gap, start_ns),
-    PLAIN(U64, FIRST, opgap_sum_gpu_gap, duration_ns), ROWS(ALL, opgap_sum_gpu_gap, causes, cause_count, cause),
+    PLAIN(U32, FIRST, opgap_sum_gpu_gap, device),
+    PLAIN(I32, FIRST, opgap_sum_gpu_gap, pid),
+    PLAIN(TEXT, FIRST, opgap_sum_gpu_gap, previous),
+    PLAIN(TEXT, FIRST, opgap_sum_gpu_gap, next),
+    PLAIN(TEXT, FIRST, opgap_sum_gpu_gap, op_before),
+    PLAIN(TEXT, FIRST, opgap_sum_gpu_gap, op_after),
+    PLAIN(U64, TIME, opgap_sum_gpu_gap, start_ns),
+    PLAIN(U64, FIRST, opgap_sum_gpu_gap, duration_ns),
+    ROWS(ALL, opgap_sum_gpu_gap, causes, cause_count, cause),
 };
 TABLE(gpu_gap, struct opgap_sum_gpu_gap);
 

@@ -548,7 +548,10 @@ static void finish_gpu(struct analysis *a)
                                                                   .pid = a->processes[gap->process].info->pid,
                                                                   .start_ns = gap->start - a->start_ns,
                                                                   .duration_ns = length(gap),
+                                                                  .previous = analysis_text(a, gap->previous),
                                                                   .next = analysis_text(a, gap->next),
+                                                                  .op_before = analysis_text(a, gap->op_before),
+                                                                  .op_after = analysis_text(a, gap->op),
                                                                   .cause_count = gap->cause_count,
                                                                   .causes = gap_causes(a, gap)};
     }

@@ -62,8 +62,9 @@ struct device {
   struct activity *heap;
   size_t heap_count;
   uint64_t busy_end, busy_ns;
-  uint64_t first, last; /* start and end of what is in the window */
-  uint64_t off_ns;      /* between the two, idle as far as is known, while recording was off */
+  struct activity latest; /* what ran until busy_end */
+  uint64_t first, last;   /* start and end of what is in the window */
+  uint64_t off_ns;        /* between the two, idle as far as is known, while recording was off */
   uint64_t class_end[OPGAP_CLASS_COUNT], class_ns[OPGAP_CLASS_COUNT], class_count[OPGAP_CLASS_COUNT];
   uint64_t bytes[GPU_DIRECTIONS];
   struct intervals communication, computation;
@@ -413,9 +414,13 @@ static void add_gap(struct analysis *a, struct device *d, const struct activity 
                     .end = activity->start,
                     .process = activity->process,
                     .device = (uint32_t)(d - a->gpu->devices.at),
+                    .previous = d->latest.name,
                     .next = activity->name,
                     .gpu = true};
+  if (launch_find(a->gpu, d->latest.process, d->latest.correlation, &gap.before) != NULL)
+    gap.before++;
   if (launched) {
+    gap.after = serial + 1;
     struct thread *t = thread_of(a, activity->process, l->thread);
     gap.launch_start = l->start;
     gap.launch_end = l->end;
@@ -444,6 +449,8 @@ static void run_activity(struct analysis *a, struct device *d, const struct acti
   breakdown_gpu(a, activity->process,
                 activity->class_ == OPGAP_CLASS_COMMUNICATION ? OPGAP_CLASS_KERNEL : (enum opgap_class)activity->class_,
                 activity->start, activity->end);
+  if (activity->end >= d->busy_end)
+    d->latest = *activity;
   uint64_t busy = beyond(&d->busy_end, activity->start, activity->end);
   uint64_t own = beyond(&d->class_end[activity->class_], activity->start, activity->end);
   if (!counted)
@@ -737,9 +744,16 @@ static const struct launch *explain_thread(struct analysis *a, struct thread *t,
   return waited;
 }
 
+static uint32_t op_of(struct gpu_state *g, uint32_t launch)
+{
+  return launch != 0 && launch_kept(g, launch - 1) ? launch_at(g, launch - 1)->op : 0;
+}
+
 void gpu_explain(struct analysis *a, struct gap *gap)
 {
   struct causes causes = {0};
+  gap->op_before = op_of(a->gpu, gap->before);
+  gap->op = op_of(a->gpu, gap->after);
   struct cause_key latency = {.cause = OPGAP_CAUSE_DEVICE, .doing = DOING_LATENCY, .process = UINT32_MAX};
   if (gap->launch_start == 0 || gap->thread == UINT32_MAX) {
     blame_add(&causes, (struct cause_key){.cause = OPGAP_CAUSE_UNKNOWN, .process = UINT32_MAX}, gap->end - gap->start);

@@ -420,12 +420,14 @@ struct gap {
   uint64_t start, end;
   uint32_t thread;         /* thread gaps */
   uint32_t device;         /* GPU gaps: index into gpus */
-  uint32_t call, op, next; /* gid */
+  uint32_t call, op, next; /* gid; op: of a GPU gap, that of `next` */
   uint32_t process;
   uint16_t event;
   uint8_t depth;
   bool gpu, data_loading, whole;     /* whole: one __next__ wait, charged to who ended it */
   uint64_t launch_start, launch_end; /* GPU gaps; 0: unknown */
+  uint32_t previous, op_before;      /* GPU gaps: gids of what ran last and of its op */
+  uint32_t before, after;            /* GPU gaps: serials of the launches of the two, + 1; 0: unknown */
   struct cause_row *causes;
   unsigned cause_count;
 };

@@ -352,7 +352,8 @@ struct opgap_sum_gpu_gap {
   uint32_t device;
   int32_t pid; /* whose work ended it */
   uint64_t start_ns, duration_ns;
-  const char *next; /* what ended it: kernel, "memcpy", "memset" */
+  const char *previous, *next;      /* what ran last and what ended it: a kernel, "Memcpy HtoD", "Memset (Device)" */
+  const char *op_before, *op_after; /* innermost ops or ranges that launched the two; "": none, or not known */
   size_t cause_count;
   struct opgap_sum_cause *causes;
 };

@@ -574,7 +574,13 @@ static json_t *causes_json(const struct opgap_sum_cause *causes, size_t count, b
   return array;
 }
 
-static json_t *thread_gap_json(const struct opgap_sum_thread_gap *gap)
+static json_t *step_json(const struct opgap_summary *s, uint64_t ns)
+{
+  size_t step = opgap_step_at(s, ns);
+  return step < s->steps.count ? json_integer((json_int_t)step) : json_null();
+}
+
+static json_t *thread_gap_json(const struct opgap_summary *s, const struct opgap_sum_thread_gap *gap)
 {
   json_t *j = json_object();
   PUT(j, "pid", json_integer(gap->pid));
@@ -583,6 +589,7 @@ static json_t *thread_gap_json(const struct opgap_sum_thread_gap *gap)
   PUT(j, "process", opgap_json_text(gap->process));
   PUT(j, "start_ns", number(gap->start_ns));
   PUT(j, "duration_ns", number(gap->duration_ns));
+  PUT(j, "step", step_json(s, gap->start_ns));
   PUT(j, "call", opgap_json_text(gap->call));
   PUT(j, "op", gap->op[0] ? opgap_json_text(gap->op) : json_null());
   PUT(j, "cause", opgap_json_text(gap->cause_count ? opgap_cause_name(gap->causes[0].cause) : "unknown"));
@@ -591,14 +598,18 @@ static json_t *thread_gap_json(const struct opgap_sum_thread_gap *gap)
   return j;
 }
 
-static json_t *gpu_gap_json(const struct opgap_sum_gpu_gap *gap)
+static json_t *gpu_gap_json(const struct opgap_summary *s, const struct opgap_sum_gpu_gap *gap)
 {
   json_t *j = json_object();
   PUT(j, "device", json_integer(gap->device));
   PUT(j, "pid", json_integer(gap->pid));
   PUT(j, "start_ns", number(gap->start_ns));
   PUT(j, "duration_ns", number(gap->duration_ns));
+  PUT(j, "step", step_json(s, gap->start_ns));
+  PUT(j, "previous", opgap_json_text(gap->previous));
   PUT(j, "next", opgap_json_text(gap->next));
+  PUT(j, "op_before", gap->op_before[0] ? opgap_json_text(gap->op_before) : json_null());
+  PUT(j, "op_after", gap->op_after[0] ? opgap_json_text(gap->op_after) : json_null());
   PUT(j, "causes", causes_json(gap->causes, gap->cause_count, false));
   return j;
 }
@@ -608,9 +619,9 @@ static json_t *gaps_json(const struct opgap_summary *s, const struct opgap_outpu
   const struct opgap_sum_gaps *g = &s->gaps;
   json_t *j = json_object(), *gpu = json_array(), *threads = json_array();
   for (size_t i = 0; i < opgap_shown(g->gpu_listed, o); i++)
-    json_array_append_new(gpu, gpu_gap_json(&g->gpus[i]));
+    json_array_append_new(gpu, gpu_gap_json(s, &g->gpus[i]));
   for (size_t i = 0; i < opgap_shown(g->thread_listed, o); i++)
-    json_array_append_new(threads, thread_gap_json(&g->threads[i]));
+    json_array_append_new(threads, thread_gap_json(s, &g->threads[i]));
   PUT(j, "thread_min_ns", number(g->thread_min_ns));
   PUT(j, "thread_count", number(g->thread_count));
   PUT(j, "thread_ns", number(g->thread_ns));

@@ -39,6 +39,21 @@ struct opgap_output_options {
 };
 
 /* Rows of `count` that a table shows. */
+/* The number of the step that holds this time of the run; the number of steps when none does. */
+static inline size_t opgap_step_at(const struct opgap_summary *summary, uint64_t ns)
+{
+  const struct opgap_sum_steps *steps = &summary->steps;
+  size_t low = 0, high = steps->count; /* the first that begins later */
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (steps->start_ns[middle] > ns)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low > 0 && ns - steps->start_ns[low - 1] < steps->durations_ns[low - 1] ? low - 1 : steps->count;
+}
+
 static inline size_t opgap_shown(size_t count, const struct opgap_output_options *options)
 {
   return options->limit > 0 && count > options->limit ? options->limit : count;

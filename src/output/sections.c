@@ -212,16 +212,27 @@ static void cause_cells(struct table *table, const struct opgap_sum_cause *cause
     table_cell(table, causes[0].detail);
 }
 
+/* Where a gap began: time and step. */
+static void at_cells(struct table *table, const struct opgap_summary *s, uint64_t start_ns)
+{
+  size_t step = opgap_step_at(s, start_ns);
+  table_format(table, "%.3fs", (double)start_ns / 1e9);
+  if (step < s->steps.count)
+    table_count(table, step);
+  else
+    table_cell(table, "-");
+}
+
 size_t section_thread_gaps(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"At", false, 0, 2}, {"Duration", false, 0, 0}, {"In", true, 0, 5},     {"Call", true, 28, 1},
-      {"Op", true, 24, 6}, {"Cause", true, 36, 0},    {"What", true, 110, 0},
+      {"At", false, 0, 2},   {"Step", false, 0, 7}, {"Duration", false, 0, 0}, {"In", true, 0, 5},
+      {"Call", true, 28, 1}, {"Op", true, 24, 6},   {"Cause", true, 36, 0},    {"What", true, 110, 0},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < opgap_shown(s->gaps.thread_listed, o); i++) {
     const struct opgap_sum_thread_gap *gap = &s->gaps.threads[i];
-    table_format(table, "%.3fs", (double)gap->start_ns / 1e9);
+    at_cells(table, s, gap->start_ns);
     table_time(table, gap->duration_ns, false);
     table_cell(table, gap->process);
     table_cell(table, gap->call);
@@ -234,16 +245,20 @@ size_t section_thread_gaps(struct table *table, const struct opgap_summary *s, c
 size_t section_gpu_gaps(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
-      {"At", false, 0, 1},       {"Duration", false, 0, 0}, {"GPU", false, 0, 3},
-      {"Ended by", true, 40, 2}, {"Cause", true, 36, 0},    {"What", true, 90, 0},
+      {"At", false, 0, 1},    {"Step", false, 0, 5},  {"Duration", false, 0, 0}, {"GPU", false, 0, 3},
+      {"After", true, 40, 7}, {"In op", true, 24, 8}, {"Ended by", true, 40, 2}, {"For op", true, 24, 4},
+      {"Cause", true, 36, 0}, {"What", true, 90, 0},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < opgap_shown(s->gaps.gpu_listed, o); i++) {
     const struct opgap_sum_gpu_gap *gap = &s->gaps.gpus[i];
-    table_format(table, "%.3fs", (double)gap->start_ns / 1e9);
+    at_cells(table, s, gap->start_ns);
     table_time(table, gap->duration_ns, false);
     table_count(table, gap->device);
+    table_cell(table, gap->previous);
+    table_known(table, gap->op_before);
     table_cell(table, gap->next);
+    table_known(table, gap->op_after);
     cause_cells(table, gap->causes, gap->cause_count, gap->duration_ns);
   }
   return s->gaps.gpu_count - opgap_shown(s->gaps.gpu_listed, o);

@@ -837,6 +837,16 @@ def case_gap_allreduce():
     expect(run.report["verdict"]["bound_by"], "communication", "verdict")
 
 
+def case_gap_between():
+    """Each gap has its step, and what ran before and after it, with their ops: here a sleep after each step's loss."""
+    run = scenario("training", 10, PLANT_SLEEP="20000")
+    gaps = sorted((g for g in run.report["idle_gaps"]["gpu"] if g["duration_ns"] >= 20000000), key=lambda g: g["start_ns"])
+    expect([(g["step"], g["previous"], g["op_before"], g["next"], g["op_after"]) for g in gaps],
+           [(i, "Memcpy DtoH", "loss", "Memcpy HtoD", "load") for i in range(9)], "gaps of 20 ms and more")
+    threads = [g["step"] for g in run.report["idle_gaps"]["threads"] if g["duration_ns"] >= 20000000]
+    expect(sorted(threads), list(range(10)), "steps of the thread's naps")
+
+
 def case_gap_none():
     """Kernels queued behind each other leave no gap, however slow the host."""
     run = scenario("queued", 20)

@@ -391,7 +391,10 @@ static struct opgap_summary wide_summary(void)
                                             .causes = &cause};
   static struct opgap_sum_gpu_gap gpu_gap = {.start_ns = 123456789012,
                                              .duration_ns = 123456789012,
+                                             .previous = "ampere_sgemm_128x64_tn_of_some_library_kernel",
                                              .next = "ampere_sgemm_128x64_tn_of_some_library_kernel",
+                                             .op_before = "aten::linear_of_some_module",
+                                             .op_after = "aten::linear_of_some_module",
                                              .cause_count = 1,
                                              .causes = &cause};
   static struct opgap_sum_file file = {"/home/someone/data/imagenet/train/n01440764/n01440764_10026.JPEG",
