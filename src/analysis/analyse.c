@@ -725,7 +725,23 @@ static void add_dropped(struct analysis *a)
                         (double)(longest->end_ns - longest->info->kept_from_ns) / 1e9, keep ? keep : "?");
 }
 
-#define LIMITS 5 /* the most that add_limits, add_stopped and add_dropped add */
+/* What the budget of OPGAP_STACKS=python left out. */
+static void add_lines_skipped(struct analysis *a)
+{
+  struct opgap_summary *s = a->summary;
+  uint64_t sum = 0, ops = 0;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    uint64_t skipped = 0;
+    sum += info_number(a, i, "lines_skipped", &skipped) ? skipped : 0;
+    ops += a->processes[i].ops;
+  }
+  if (sum > 0)
+    s->notices[s->notice_count++] = opgap_pool_printf(
+        a->pool, "%llu of %llu ops have no source line, to keep what lines cost below 2 %% of each thread's time",
+        (unsigned long long)sum, (unsigned long long)ops);
+}
+
+#define LIMITS 6 /* the most that add_limits, add_stopped, add_dropped and add_lines_skipped add */
 
 static void list_notices(struct analysis *a)
 {
@@ -734,6 +750,7 @@ static void list_notices(struct analysis *a)
   add_limits(a);
   add_stopped(a);
   add_dropped(a);
+  add_lines_skipped(a);
   for (size_t i = 0; i < a->notices.count; i++)
     s->notices[s->notice_count++] = analysis_text(a, a->notices.at[i]);
 }

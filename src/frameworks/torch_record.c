@@ -31,6 +31,7 @@
 #include "record/record.h"
 #include "record/session.h"
 #include "record/settings.h"
+#include "record/stacks.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -51,6 +52,9 @@ struct block {
   _Atomic(struct opgap_thread *) owner;
   _Atomic uint32_t stale; /* ranges of this thread that ended elsewhere; ordering S */
   uint32_t stale_seen;    /* `stale` when the owner last looked */
+  uint32_t lines_left;    /* ops until it is seen again what their lines cost */
+  bool lines_off;         /* these get none */
+  struct opgap_stack_budget lines;
   _Alignas(64) struct cached_name names[NAME_SLOTS];
   struct opgap_python_cache python; /* touched only with OPGAP_STACKS=python */
 };
@@ -275,6 +279,27 @@ static void *begin_range(opgap_torch_function *function, unsigned scope, struct 
   return range;
 }
 
+/* Ops between two looks at what their lines cost; a prime, so that the rounds of no loop are as long. */
+#define LINES_A_LOOK 61u
+
+static __attribute__((noinline, cold)) uint32_t timed_line(struct block *block)
+{
+  uint64_t start = opgap_ticks();
+  uint32_t line = opgap_python_where(&block->python);
+  block->lines_left = LINES_A_LOOK - 1;
+  block->lines_off = !opgap_stack_afford(&block->lines, start, opgap_ticks() - start, LINES_A_LOOK - 1);
+  return line;
+}
+
+/* The line of Python that runs an op; 0: none, or it would cost too much. */
+static inline uint32_t line_of_op(struct block *block)
+{
+  if (opgap_unlikely(block->lines_left == 0))
+    return timed_line(block);
+  block->lines_left--;
+  return block->lines_off ? 0 : opgap_python_where(&block->python);
+}
+
 static inline void **begin(void **context, opgap_torch_function *function, unsigned scope)
 {
   enum opgap_step_source source = OPGAP_STEP_NONE;
@@ -291,7 +316,7 @@ static inline void **begin(void **context, opgap_torch_function *function, unsig
   struct block *block = block_of(thread);
   look_for_stale_ops(thread, block);
   uint32_t name = intern(block, torch.name(function));
-  uint32_t stack = torch.python_stacks && block ? opgap_python_where(&block->python) : 0;
+  uint32_t stack = torch.python_stacks && block ? line_of_op(block) : 0;
   if (scope == OPGAP_SCOPE_USER || scope == OPGAP_SCOPE_TORCHSCRIPT) {
     *context = begin_range(function, scope, thread, block, name, stack);
     if (source != OPGAP_STEP_NONE && *context != &recorded)

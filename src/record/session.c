@@ -878,6 +878,8 @@ static int describe_end(struct opgap_consumer *consumer)
     pair(&pairs, "gpu", opgap_gpu_status());
   pair(&pairs, "stopped", opgap_state->stopped);
   struct opgap_stack_counts stacks = opgap_stack_counts();
+  if (stacks.lines_skipped > 0)
+    pair_number(&pairs, "lines_skipped", (int64_t)stacks.lines_skipped);
   if (stacks.taken + stacks.skipped + stacks.failed > 0) {
     pair_number(&pairs, "stacks_taken", (int64_t)stacks.taken);
     pair_number(&pairs, "stacks_skipped", (int64_t)stacks.skipped);

@@ -16,14 +16,15 @@
 #define MODULES 1024u
 #define FRAMES 8192u
 #define MOST_US 200u
+#define LINE_MOST_US 4u
 #define ALLOWANCE_NS 5000000u /* a thread's first stacks, which fill libunwind's caches */
 
 uint64_t opgap_stack_ticks = UINT64_MAX;
 
 /* What one thread keeps; zeroed by fork, like its slot. */
 struct stack_thread {
-  uint32_t serial;                  /* of the slot that it belongs to */
-  uint64_t began, spent, allowance; /* ticks */
+  uint32_t serial; /* of the slot that it belongs to */
+  struct opgap_stack_budget budget;
   struct {
     uint64_t hash;
     uint32_t name;
@@ -40,7 +41,7 @@ static bool want_native, want_python;
 static struct stack_thread *threads;
 static uint64_t ticks_a_ms;
 static _Atomic uint32_t unwinding; /* threads in libunwind */
-static _Atomic uint64_t taken, skipped, failed, cost_ticks;
+static _Atomic uint64_t taken, skipped, failed, lines_skipped, cost_ticks;
 
 static struct module modules[MODULES];
 static _Atomic uint32_t module_count; /* release after the entry, acquire before it is read */
@@ -213,12 +214,13 @@ void opgap_stacks_forked(void)
   atomic_store(&frame_count, 0);
   atomic_store(&stacks_busy, 0);
   modules_added = 0;
-  taken = skipped = failed = cost_ticks = 0;
+  taken = skipped = failed = lines_skipped = cost_ticks = 0;
 }
 
 struct opgap_stack_counts opgap_stack_counts(void)
 {
   return (struct opgap_stack_counts){atomic_load(&taken), atomic_load(&skipped), atomic_load(&failed),
+                                     atomic_load(&lines_skipped),
                                      ticks_a_ms ? atomic_load(&cost_ticks) * 1000000 / ticks_a_ms : 0};
 }
 
@@ -386,10 +388,34 @@ static struct stack_thread *state_of(const struct opgap_thread *thread)
   if (state->serial != thread->serial) {
     memset(state, 0, sizeof *state);
     state->serial = thread->serial;
-    state->began = opgap_ticks();
-    state->allowance = ticks_a_ms * (ALLOWANCE_NS / 1000000);
+    state->budget.began = opgap_ticks();
   }
   return state;
+}
+
+static bool has_left(const struct opgap_stack_budget *budget, uint64_t now)
+{
+  uint64_t allowance = ticks_a_ms * (ALLOWANCE_NS / 1000000);
+  return budget->spent <= allowance || (budget->spent - allowance) * OPGAP_STACK_SHARE <= now - budget->began;
+}
+
+/* Takes what something took from the budget; more than `most_us` at a time the thread was not running. */
+static void spend(struct opgap_stack_budget *budget, uint64_t ticks, unsigned most_us, unsigned times)
+{
+  uint64_t most = ticks_a_ms * most_us / 1000, cost = (ticks < most ? ticks : most) * times;
+  budget->spent += cost;
+  atomic_fetch_add_explicit(&cost_ticks, cost, memory_order_relaxed);
+}
+
+bool opgap_stack_afford(struct opgap_stack_budget *budget, uint64_t now, uint64_t ticks, unsigned times)
+{
+  if (budget->began == 0)
+    budget->began = now;
+  bool left = has_left(budget, now);
+  spend(budget, ticks, LINE_MOST_US, left ? times + 1 : 1);
+  if (!left)
+    atomic_fetch_add_explicit(&lines_skipped, times, memory_order_relaxed);
+  return left;
 }
 
 /* Frames of the program, from the caller of the hook outwards.  Our own are also behind a signal that came in a hooked
@@ -522,7 +548,7 @@ void opgap_stack_note(unsigned event, uint64_t ticks, uint64_t bytes)
   struct opgap_thread *thread = cell->thread;
   struct stack_thread *state = state_of(thread);
   uint64_t start = opgap_ticks();
-  if (state->spent > state->allowance && (state->spent - state->allowance) * OPGAP_STACK_SHARE > start - state->began) {
+  if (!has_left(&state->budget, start)) {
     atomic_fetch_add_explicit(&skipped, 1, memory_order_relaxed);
     return; /* nothing has touched errno */
   }
@@ -538,10 +564,7 @@ void opgap_stack_note(unsigned event, uint64_t ticks, uint64_t bytes)
     opgap_emit(OPGAP_EV_STACK, event, opgap_ticks(), 0, fields, 3);
   if (name || want_native) /* without Python frames there is nothing to take, and nothing failed */
     atomic_fetch_add_explicit(name ? &taken : &failed, 1, memory_order_relaxed);
-  uint64_t cost = opgap_ticks() - start, most = ticks_a_ms * MOST_US / 1000;
-  cost = cost < most ? cost : most; /* more than that the thread was not running */
-  state->spent += cost;
-  atomic_fetch_add_explicit(&cost_ticks, cost, memory_order_relaxed);
+  spend(&state->budget, opgap_ticks() - start, MOST_US, 1);
   errno = error;
 }
 

@@ -4,7 +4,8 @@
  *           OPGAP_MIN_ALLOC, is followed by a STACK record on the same thread.  A stack is an interned name, so each
  *           distinct one is in the arena once; what its bytes mean is in docs/TRACE_FORMAT.md.
  * Cost      Unwinding takes microseconds, so a thread stops taking stacks while they have cost it more than
- *           1 / OPGAP_STACK_SHARE of its time; what is left out is counted.
+ *           1 / OPGAP_STACK_SHARE of its time; what is left out is counted.  The Python lines of ops, which cost tens
+ *           of ns, have a budget of their own, as large.
  * Threads   start: the session's start.  note: the thread itself, after its record.  modules: the consumer.
  * Context   A hook's end, also in signal handlers and on small stacks: unwinding runs on a stack of the tracer's, with
  *           all signals blocked.  libunwind is loaded with dlopen(RTLD_LOCAL), so that its _Unwind_* take nobody's
@@ -16,6 +17,7 @@
 #ifndef OPGAP_RECORD_STACKS_H
 #define OPGAP_RECORD_STACKS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,15 +39,23 @@ void opgap_stacks_forked(void);
 /* Records the calling thread's stack for what it just recorded: an event that took so many ticks, or so many bytes. */
 void opgap_stack_note(unsigned event, uint64_t ticks, uint64_t bytes) __attribute__((noinline, cold));
 
+/* What a thread has spent and since when, in ticks; zeroed memory is a thread that begins. */
+struct opgap_stack_budget {
+  uint64_t began, spent;
+};
+/* For what is too cheap to be timed each time: it took `ticks` once, at `now`.  True: it may be done `times` times
+ * more, which is paid for here; else as often is left out, and counted.  The calling thread's budget; any context. */
+bool opgap_stack_afford(struct opgap_stack_budget *budget, uint64_t now, uint64_t ticks, unsigned times);
+
 /* libunwind keeps memory for each thread and gives it back at the thread's end, by the destructor of a key that it
  * makes in its first walk: what to use instead of it, so that its calls are not counted as the program's. */
 void (*opgap_stacks_destructor(void (*destructor)(void *)))(void *);
 
 /* MODULE and FRAME records of all that stacks refer to, as ring words; for a trace whose beginning is dropped. */
 size_t opgap_stack_tables(uint64_t *words, size_t room, uint64_t ns);
-/* Stacks taken, left out to save time, and failed, in this process; and what taking them cost. */
+/* Stacks taken, left out to save time, and failed, in this process; lines of ops left out; what all that cost. */
 struct opgap_stack_counts {
-  uint64_t taken, skipped, failed, ns;
+  uint64_t taken, skipped, failed, lines_skipped, ns;
 };
 struct opgap_stack_counts opgap_stack_counts(void);
 

@@ -19,6 +19,7 @@
 #include "record/record.h"
 #include "record/schedule.h"
 #include "record/session.h"
+#include "record/stacks.h"
 #include "suite.h"
 
 enum { EV_CALL = OPGAP_FIRST_HOOK, EV_COUNTED, EV_FREED, EV_COUNTED_TOO };
@@ -235,6 +236,52 @@ START_TEST(large_pages)
   ck_assert_uint_eq(opgap_trace_process(trace, 0)->lost_records, 0);
   ck_assert_uint_eq(all_calls(trace, 0), 100000);
   opgap_trace_close(trace);
+  remove_folder();
+}
+END_TEST
+
+/* ---- the budget of ops' lines ---- */
+
+unsigned opgap_python_frames(unsigned slot, uint32_t *frames, unsigned room)
+{
+  (void)slot;
+  (void)frames;
+  (void)room;
+  return 0;
+}
+
+static void body_budget(void)
+{
+  setenv("OPGAP_STACKS", "python", 1);
+  start();
+  struct opgap_stack_budget budget = {0};
+  /* the clock's rate by the threshold of stacks, which is rounded: figures that follow from it are right to a tick a us
+   */
+  const uint64_t ms = opgap_stack_ticks * 1000000 / OPGAP_STACK_THRESHOLD_NS, us = ms / 1000, begin = 1000 * ms;
+  unsigned afforded = 0;
+  while (afforded < 1000 && opgap_stack_afford(&budget, begin, us, 69))
+    afforded++;
+  if (afforded != 72) /* the first 5 ms are free: 71 times 70 us are less */
+    _exit(1);
+  uint64_t spent = 72 * 70 * us + us; /* one look more, after which nothing was done */
+  if (budget.spent != spent || opgap_stack_counts().lines_skipped != 69)
+    _exit(2);
+  uint64_t enough = begin + (spent - 5 * ms) * OPGAP_STACK_SHARE, slack = 5000 * OPGAP_STACK_SHARE;
+  if (opgap_stack_afford(&budget, enough - slack, 0, 69) || !opgap_stack_afford(&budget, enough + slack, 0, 69))
+    _exit(3);
+  if (opgap_stack_counts().lines_skipped != 2 * 69 || budget.spent != spent)
+    _exit(4);
+  opgap_stack_afford(&budget, enough + 1000000 * ms, 7 * ms, 69); /* not running in between: 4 us count */
+  if (budget.spent < spent + 70 * 4 * us || budget.spent > spent + 70 * 4 * (us + 1))
+    _exit(5);
+  opgap_session_end(0);
+  _exit(0);
+}
+
+START_TEST(budget_of_lines)
+{
+  make_folder();
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_budget)), 0);
   remove_folder();
 }
 END_TEST
@@ -1179,6 +1226,7 @@ int main(void)
   tcase_set_timeout(tests, 60);
   tcase_add_test(tests, clean_end);
   tcase_add_test(tests, large_pages);
+  tcase_add_test(tests, budget_of_lines);
   tcase_add_test(tests, clock_without_counter);
   tcase_add_test(tests, killed);
   tcase_add_test(tests, killed_at_random);
