@@ -163,9 +163,11 @@ static bool is_gil(const struct process *p, uint64_t object)
   return false;
 }
 
+/* Not what waits for many descriptors (anon_inode:[eventpoll]): where nobody was seen to end that, it is the network.
+ */
 static bool is_pipe(const struct analysis *a, const struct past_call *call)
 {
-  return call->named && (analysis_name_flags(a, (uint32_t)call->object) & (NAME_PIPE | NAME_SOCKET)) == NAME_PIPE;
+  return call->named && strncmp(analysis_text(a, (uint32_t)call->object), "pipe:", 5) == 0;
 }
 
 /* A wait that nobody was seen to end. */
