@@ -3,11 +3,11 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "record/raw.h"
+#include "record/session.h"
 
 #define HEAD_BYTES 1024u /* an ELF header and its program headers, as a rule; else: not certain */
 
@@ -28,9 +28,8 @@ static const char *value_of(char *const envp[], const char *name)
 
 static bool environment_stays(char *const envp[], bool (*is_own)(const char *entry, size_t length))
 {
-  const char *session = value_of(envp, "OPGAP_SESSION"), *own = getenv("OPGAP_SESSION");
-  const char *preload = value_of(envp, "LD_PRELOAD");
-  if (session == NULL || own == NULL || strcmp(session, own) != 0 || preload == NULL || value_of(envp, "OPGAP_OFF"))
+  const char *session = value_of(envp, "OPGAP_SESSION"), *preload = value_of(envp, "LD_PRELOAD");
+  if (session == NULL || strcmp(session, opgap_session_folder()) != 0 || preload == NULL || value_of(envp, "OPGAP_OFF"))
     return false;
   while (*preload) {
     size_t length = strcspn(preload, ": ");

@@ -719,10 +719,8 @@ OPGAP_EARLY_CODE static bool find_folder(bool *first)
     *first = length > 1 && session[length - 1] == '/';
     struct opgap_text text = {opgap_config.folder, opgap_config.folder + sizeof opgap_config.folder - 1};
     opgap_text_string(&text, session);
-    if (*first) {
-      opgap_config.folder[length - 1] = 0;
-      setenv("OPGAP_SESSION", opgap_config.folder, 1);
-    }
+    if (*first) /* in place: a shell has a setenv of its own, which need not change what it hands down */
+      opgap_config.folder[length - 1] = ((char *)(uintptr_t)session)[length - 1] = 0;
     return true;
   }
   char name[256];
@@ -858,6 +856,11 @@ OPGAP_EARLY_CODE bool opgap_session_start(const struct opgap_event *(*hook_event
   }
   opgap_cell = before;
   return false;
+}
+
+const char *opgap_session_folder(void)
+{
+  return opgap_config.folder;
 }
 
 OPGAP_EARLY_CODE int opgap_session_pid(void)

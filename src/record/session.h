@@ -45,6 +45,8 @@ void opgap_session_flush_end(void);
 /* After either: the process has not ended. */
 void opgap_session_goes_on(void);
 void opgap_session_end(int exit_status);
+/* The trace folder, as OPGAP_SESSION hands it down to programs that this one executes. */
+const char *opgap_session_folder(void);
 /* The pid as cached at the session's start; differs from getpid() in the child of a vfork. */
 int opgap_session_pid(void);
 /* Ids and flags that hooks need: thresholds (bytes) and whether allocations are recorded one by one. */

@@ -3,14 +3,17 @@
 
 Ways: plain; a preloaded library that does nothing (twin); the tracer loaded but off; a child of a traced program; a
 trace's first process.  Programs: /bin/true, which makes no hooked call, and `cat /dev/null`, which reads.  Each figure is
-the median of interleaved runs.  Then a shell that starts 1000 children one after the other, as a whole.
+the median of interleaved runs.  Then forked children (children.c), and shells that start 1000 programs one after the
+other, as a whole: dash, which uses vfork, and bash, which forks.
 
---check compares what does not depend on the speed of the machine with ceilings: the relocations of the library, and the
-page faults and instructions (valgrind) that a child adds to what the twin adds.
+--check compares what does not depend on the speed of the machine with ceilings: the relocations of the library, the
+page faults and instructions (valgrind) that a program adds to what the twin adds, and the page faults and system calls
+(strace) that a forked child adds.
 """
 import argparse
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -21,9 +24,13 @@ import time
 # table of pointers has hundreds of relocations, a variable away from the others is a page fault, and binding all
 # functions in the constructor was 180,000 instructions.
 MOST_RELOCATIONS = 240         # 217 and 206
-MOST_FAULTS = {"off": 12, "child": 12}  # 5 to 7
-MOST_INSTRUCTIONS = 40000      # 28,000
-LOOP = "i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done"
+MOST_FAULTS = {"off": 9, "child": 9}  # 3 and 4
+MOST_INSTRUCTIONS = 40000      # 29,000
+# Of a forked child (children.c) up to its exec or end, less the twin's: (system calls, page faults).  A guest of its
+# parent's session asks who it is and what the pipe is called, and looks at the program; a session was 66 and 172.
+MOST_OF_CHILD = {"executes": (16, 36), "records": (80, 160)}  # 13 and 21 to 24, 74 and 128 to 132
+LOOPS = {"dash": ["dash", "-c", "i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done"],
+         "bash": ["bash", "-c", "i=0; while ((i < %d)); do /bin/true && :; ((++i)); done"]}
 
 
 def run(command, environment):
@@ -75,16 +82,40 @@ def print_table(build, runs):
                        len(os.listdir(os.path.join(folder, name)))), flush=True)
 
 
-def print_loop(build, rounds, children):
+def run_children(build, kind, count, environment):
+    """Medians of one child: (CPU us, page faults)"""
+    done = subprocess.run([os.path.join(build, "tests", "bench", "children"), kind, str(count)], env=environment,
+                          stdout=subprocess.PIPE, text=True, check=True)
+    return tuple(int(word) for word in done.stdout.split())
+
+
+def print_children(build, rounds, count):
+    """Medians of the rounds' medians."""
+    print("\nforked child   %-8s %8s %8s %7s %6s" % ("", "CPU us", "added", "faults", "files"))
+    for kind in ("executes", "exits", "records"):
+        rows = {}
+        for _ in range(rounds):
+            with tempfile.TemporaryDirectory() as folder:
+                ways = ways_of(build, folder)
+                for name in ("plain", "twin", "first"):
+                    row = run_children(build, kind, count, ways[name])
+                    rows.setdefault(name, []).append(row + (len(os.listdir(os.path.join(folder, name))),))
+        middle = {name: [statistics.median(values) for values in zip(*row)] for name, row in rows.items()}
+        for name, (cpu, faults, files) in middle.items():
+            print("%-14s %-8s %8d %+8d %7d %6d" % (kind, "traced" if name == "first" else name, cpu,
+                                                 cpu - middle["plain"][0], faults, files), flush=True)
+
+
+def print_loop(build, rounds, children, shell):
     """A shell and its children: the ratio to the plain run of the same round, its median and half its quartiles' distance."""
-    command = ["/bin/sh", "-c", LOOP % children]
+    command = LOOPS[shell][:-1] + [LOOPS[shell][-1] % children]
     times = {}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
             ways = ways_of(build, folder)
             for name in ("plain", "twin", "first"):
-                times.setdefault(name, []).append(run(command, ways[name]))
-    print("\nsh, %d children of /bin/true, one after the other" % children)
+                times.setdefault(name, []).append(run([shutil.which(command[0])] + command[1:], ways[name]))
+    print("\n%s, %d children of /bin/true, one after the other" % (shell, children))
     for name, rows in times.items():
         for figure, unit in ((1, "wall"), (0, "CPU")):
             ratios = [row[figure] / plain[figure] for row, plain in zip(rows, times["plain"])]
@@ -92,6 +123,28 @@ def print_loop(build, rounds, children):
             print("%-8s %-4s %9.1f ms  %+6.1f %%  +-%.1f" % ("traced" if name == "first" else name, unit,
                                                        statistics.median(row[figure] for row in rows),
                                                        (statistics.median(ratios) - 1) * 100, (high - low) * 50))
+
+
+def system_calls(build, kind, environment):
+    """Of one forked child, up to its exec or end, both included."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "calls")
+        child = os.path.join(build, "tests", "bench", "children")
+        # not strace but its child loads the library
+        settings = [word for key, value in environment.items() for word in ("-E", key + "=" + value)]
+        subprocess.run(["strace", "-f", "-o", out] + settings + [child, kind, "1"], stdout=subprocess.DEVNULL, check=True,
+                       env={key: value for key, value in os.environ.items() if not key.startswith(("OPGAP_", "LD_"))})
+        with open(out) as file:
+            lines = [line.split(maxsplit=1) for line in file]
+    parent = lines[0][0]
+    count = 0
+    for pid, call in lines:
+        if pid == parent or not re.match(r"[a-z_0-9]+\(", call):
+            continue
+        count += 1
+        if call.startswith(("execve(", "exit_group(")):
+            return count
+    raise SystemExit("start.py: strace saw no child")
 
 
 def relocations(library):
@@ -118,7 +171,7 @@ def check(build):
     def compare(what, value, most):
         nonlocal failed
         failed |= value > most
-        print("%-44s %7d, ceiling %d%s" % (what, value, most, "  too many" if value > most else ""))
+        print("%-60s %7d, ceiling %d%s" % (what, value, most, "  too many" if value > most else ""))
 
     compare("dynamic relocations", relocations(os.path.join(build, "libopgap.so")), MOST_RELOCATIONS)
     with tempfile.TemporaryDirectory() as folder:
@@ -132,8 +185,16 @@ def check(build):
         compare("files left by a child that does nothing", len(os.listdir(os.path.join(folder, "child"))), 0)
         run(["/bin/cat", "/dev/null"], ways["child"])
         left = len(os.listdir(os.path.join(folder, "child")))
-        print("%-44s %7d, expected 1" % ("files left by a child that reads", left))
+        print("%-60s %7d, expected 1" % ("files left by a child that reads", left))
         failed |= left != 1
+        for kind, (most_calls, most_faults) in MOST_OF_CHILD.items():
+            twin, first = (run_children(build, kind, 21, ways[name])[1] for name in ("twin", "first"))
+            compare("page faults of a forked child that %s, less the twin's" % kind, first - twin, most_faults)
+            if shutil.which("strace") is None:
+                print("system calls: skipped, strace is not installed")
+                continue
+            twin, first = (system_calls(build, kind, ways[name]) for name in ("twin", "first"))
+            compare("system calls of it, less the twin's", first - twin, most_calls)
         twin, child = instructions(ways["twin"]), instructions(ways["child"])
         if twin is None:
             print("instructions: skipped, valgrind is not installed")
@@ -145,7 +206,7 @@ def check(build):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", required=True, help="build folder")
-    parser.add_argument("--runs", type=int, default=1000, help="of each program in each way (default: 1000)")
+    parser.add_argument("--runs", type=int, default=1000, help="of each program and forked child in each way (default: 1000)")
     parser.add_argument("--rounds", type=int, default=7, help="of the shell with its children (default: 7)")
     parser.add_argument("--children", type=int, default=1000, help="of the shell (default: 1000)")
     parser.add_argument("--check", action="store_true", help="compare counts with ceilings, and nothing else")
@@ -154,7 +215,9 @@ def main():
     if arguments.check:
         check(build)
     print_table(build, arguments.runs)
-    print_loop(build, arguments.rounds, arguments.children)
+    print_children(build, arguments.rounds, arguments.runs)
+    for shell in LOOPS:
+        print_loop(build, arguments.rounds, arguments.children, shell)
 
 
 if __name__ == "__main__":
