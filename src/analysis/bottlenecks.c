@@ -27,6 +27,7 @@ struct cpu_use {
   uint64_t ran_ns, runnable_ns;
   double alone_ns;
   uint64_t others_ns; /* running, of all but the main thread of the steps; no less than it was */
+  uint64_t queued_ns; /* that thread's waits for a CPU; no less */
   uint64_t span_ns;   /* from the first of these steps to the end of the last */
 };
 
@@ -104,7 +105,10 @@ static struct cpu_use cpu_use(const struct analysis *a)
     const struct process *p = &a->processes[t->process];
     if (!p->included || p->info->streams[t->stream].kind != OPGAP_STREAM_THREAD)
       continue;
-    use.others_ns += i == main_thread ? 0 : threads_ran_at_most(a, t, start, end);
+    if (i == main_thread)
+      use.queued_ns = threads_queued_at_most(a, t, start, end);
+    else
+      use.others_ns += threads_ran_at_most(a, t, start, end);
     if (t->samples.count == 0 || last <= first)
       continue;
     const struct past_sample *from = RING_AT(&t->samples, first), *to = RING_AT(&t->samples, last);
@@ -128,11 +132,12 @@ static double wanted(const struct list *l)
   return share(l->use.ran_ns, l->use.span_ns) >= 0.5 * cores(l) && runnable > alone ? runnable : alone;
 }
 
-/* Work of the main thread (its waits for a CPU are part of it) that other threads of the run may have slowed: while one
- * runs, the main thread waits for the CPU that it has, or runs beside it. */
+/* Work of the main thread (its waits for a CPU are part of it) that other threads of the run may have slowed: by
+ * running at the same time, and by having the CPU that it waited for.  Where other programs wait for CPUs, too, a
+ * thread keeps it waiting for longer than it runs itself, so all waits count. */
 static uint64_t others_ns(const struct list *l)
 {
-  return at_most(l->use.others_ns, l->work);
+  return at_most(l->use.others_ns + l->use.queued_ns, l->work);
 }
 
 /* CPU time of the kernel for the process of the steps, in its whole run; all work when it was sampled for less than a

@@ -664,8 +664,9 @@ struct thread *threads_of_tid(struct analysis *a, unsigned process, uint64_t tid
 /* Of a stretch of t, outside of hooked blocking calls: how long it was runnable without a CPU, throttled, and off the
  * CPU for an unknown reason.  An estimate; false: not sampled. */
 bool threads_off_cpu(const struct analysis *a, struct thread *t, uint64_t start, uint64_t end, struct off_cpu *off);
-/* No less than t was on a CPU in [start, end), when all records are read. */
+/* No less than t was on a CPU in [start, end), or waited for one; when all records are read. */
 uint64_t threads_ran_at_most(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end);
+uint64_t threads_queued_at_most(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end);
 void threads_finish(struct analysis *a);
 
 /* loader.c: DataLoader workers, over the whole run */

@@ -206,34 +206,47 @@ bool threads_off_cpu(const struct analysis *a, struct thread *t, uint64_t start,
   return any;
 }
 
-/* Its totals' growth, and the whole of what lies before the first sample and behind the last. */
-static uint64_t ran_by_samples(const struct thread *t, uint64_t start, uint64_t end)
+/* Time of t in [start, end) outside of hooked blocking calls, as far as these are remembered. */
+static uint64_t not_blocked(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+{
+  uint64_t known = t->calls.forgotten > start ? t->calls.forgotten : start;
+  return end <= start ? 0 : end - start - (known < end ? blocked_in(a, t, known, end) : 0);
+}
+
+/* The growth of a total from the last sample before `start` to the first behind `end`, and what may lie outside of the
+ * samples. */
+static uint64_t grown_at_most(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end,
+                              bool queue)
 {
   size_t first = timeline_samples_from(t, start), last = timeline_samples_from(t, end - 1);
+  uint64_t all = not_blocked(a, t, start, end);
   if (t->samples.count == 0)
-    return end - start;
+    return all;
   first = first > 0 ? first - 1 : 0;
   last = last < t->samples.count ? last : t->samples.count - 1;
   const struct past_sample *from = RING_AT(&t->samples, first), *to = RING_AT(&t->samples, last);
-  uint64_t sum = to->run - from->run + TICK_ERROR_NS;
-  if (from->end > start)
-    sum += (from->end < end ? from->end : end) - start;
-  if (to->end < end)
-    sum += end - (to->end > start ? to->end : start);
-  return sum;
+  uint64_t sum = (queue ? to->queue - from->queue : to->run - from->run) + TICK_ERROR_NS;
+  sum += not_blocked(a, t, start, from->end < end ? from->end : end);
+  sum += not_blocked(a, t, to->end > start ? to->end : start, end);
+  return sum < all ? sum : all;
 }
 
-uint64_t threads_ran_at_most(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+static uint64_t in_life(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end, bool queue)
 {
   uint64_t last = t->end_ns ? t->end_ns : a->processes[t->process].end_ns;
   start = t->born_ns > start ? t->born_ns : start;
   end = last != 0 && last < end ? last : end;
-  if (end <= start)
-    return 0;
-  uint64_t known = t->calls.forgotten > start ? t->calls.forgotten : start;
-  uint64_t by_calls = end - start - (known < end ? blocked_in(a, t, known, end) : 0);
-  uint64_t by_samples = ran_by_samples(t, start, end);
-  return by_calls < by_samples ? by_calls : by_samples;
+  return end <= start ? 0 : grown_at_most(a, t, start, end, queue);
+}
+
+uint64_t threads_ran_at_most(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+{
+  return in_life(a, t, start, end, false);
+}
+
+uint64_t threads_queued_at_most(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+{
+  return in_life(a, t, start, end, true);
 }
 
 static void fill(struct analysis *a, const struct thread *t, struct opgap_sum_thread *row)

@@ -37,6 +37,29 @@ static void assert_first(const struct opgap_summary *s, const char *kind)
   ck_assert_str_eq(s->verdict.bottlenecks[0].kind, kind);
 }
 
+/* ---- samples of the scheduler, every 100 ms from 50 ms on ---- */
+
+struct rates { /* ms in 100 ms */
+  uint64_t run, queue, throttled;
+};
+
+static void sample(unsigned stream, uint32_t tid, uint64_t count, const struct rates *r)
+{
+  uint64_t at = (50 + 100 * count) * MS;
+  if (r->throttled > 0)
+    fake_record(p, stream,
+                (struct opgap_record){.event = OPGAP_EV_CGROUP,
+                                      .start_ns = at,
+                                      .end_ns = at,
+                                      .field = {count, count, r->throttled * MS * count}});
+  fake_record(p, stream,
+              (struct opgap_record){.event = OPGAP_EV_SCHED,
+                                    .status = tid,
+                                    .start_ns = at,
+                                    .end_ns = at,
+                                    .field = {r->run * MS * count, r->queue * MS * count, count}});
+}
+
 /* ---- waits of the main thread: steps of 10 ms, an op of 2 ms, what the test adds from 2.1 ms to 9.1 ms ---- */
 
 static uint64_t step_us(uint64_t i)
@@ -189,11 +212,15 @@ START_TEST(test_sleep_over_two_steps)
 END_TEST
 
 /* Waits for a lock from 2.1 to 8.1 ms, whose holder sleeps, and reads; 1 ms until it runs again.  Its parts have one
- * refill.  A sleep of 0.5 ms behind it has no tail.  The holder is never on a CPU. */
+ * refill.  A sleep of 0.1 ms behind it has no tail.  The holder is never on a CPU, and the main thread waits for none:
+ * its samples may be 10 ms old, and before the first, at 50 ms, it is in no call for 11 ms. */
 START_TEST(test_tails_are_of_their_own_waits)
 {
-  unsigned holder = fake_thread(p, 101, "holder");
+  struct rates never = {10, 0, 0};
+  unsigned holder = fake_thread(p, 101, "holder"), samples = fake_stream(p, OPGAP_STREAM_PROCESS);
   uint64_t idle = step_us(0);
+  for (uint64_t i = 0; i < 4; i++)
+    sample(samples, 100, i, &never);
   for (uint64_t i = 0; i < STEPS; i++) {
     step_begins(i);
     fake_call(p, holder, 0, FAKE_SLEEP, idle, step_us(i) + 5100, 0, 0, 0);
@@ -207,7 +234,7 @@ START_TEST(test_tails_are_of_their_own_waits)
   fake_call(p, holder, 0, FAKE_SLEEP, idle, step_us(STEPS), 0, 0, 0);
   struct opgap_summary *s = fake_analyse(NULL);
   ck_assert_uint_eq(bottleneck(s, "lock")->ns, COUNTED * 6 * MS);
-  ck_assert_uint_eq(bottleneck(s, "lock")->at_most_ns, COUNTED * (6 + 1 + 1) * MS);
+  ck_assert_uint_eq(bottleneck(s, "lock")->at_most_ns, COUNTED * (6 + 1 + 1) * MS + (10 + 11) * MS);
   ck_assert_uint_eq(bottleneck(s, "sleep")->ns, COUNTED * 100 * US);
   ck_assert_uint_eq(bottleneck(s, "sleep")->at_most_ns, COUNTED * 200 * US);
   opgap_summary_free(s);
@@ -873,27 +900,6 @@ END_TEST
 
 /* ---- the scheduler: steps of 100 ms, samples every 100 ms, in the middle of the steps ---- */
 
-struct rates { /* ms in 100 ms */
-  uint64_t run, queue, throttled;
-};
-
-static void sample(unsigned stream, uint32_t tid, uint64_t count, const struct rates *r)
-{
-  uint64_t at = (50 + 100 * count) * MS;
-  if (r->throttled > 0)
-    fake_record(p, stream,
-                (struct opgap_record){.event = OPGAP_EV_CGROUP,
-                                      .start_ns = at,
-                                      .end_ns = at,
-                                      .field = {count, count, r->throttled * MS * count}});
-  fake_record(p, stream,
-              (struct opgap_record){.event = OPGAP_EV_SCHED,
-                                    .status = tid,
-                                    .start_ns = at,
-                                    .end_ns = at,
-                                    .field = {r->run * MS * count, r->queue * MS * count, count}});
-}
-
 /* sleeps: the main thread does so from 10 to 80 ms of each step. */
 static struct opgap_summary *sampled_run(const struct rates *main_thread, const struct rates *others, bool sleeps)
 {
@@ -1041,8 +1047,8 @@ START_TEST(test_blocked_in_hooks_is_not_outside)
 END_TEST
 
 /* A lock of 70 of 100 ms whose holders run for 5 ms each, four of them: they may have slowed 20 ms of work.  The
- * samples that lie around the steps are 100 ms more than these, and each holder's may be 10 ms old.  No more than all
- * work, which it is with few steps. */
+ * samples that lie around the steps are 100 ms more than these, and each thread's may be 10 ms old, also those that say
+ * that the main thread never waited for a CPU.  No more than all work, which it is with few steps. */
 START_TEST(test_lock_bound_holds_what_others_ran)
 {
   struct rates main_thread = {30, 0, 0}, others = {5, 0, 0};
@@ -1064,7 +1070,7 @@ START_TEST(test_lock_bound_holds_what_others_ran)
     uint64_t steps = s->breakdown.steps;
     ck_assert_uint_eq(bottleneck(s, "lock")->ns, steps * 70 * MS);
     ck_assert_uint_eq(bottleneck(s, "lock")->at_most_ns,
-                      few ? s->verdict.step_ns : steps * 71 * MS + ((steps + 1) * 20 + 40) * MS);
+                      few ? s->verdict.step_ns : steps * 71 * MS + ((steps + 1) * 20 + 50) * MS);
     opgap_summary_free(s);
   }
 }
@@ -1088,7 +1094,7 @@ START_TEST(test_lock_bound_outside_of_samples)
   }
   struct opgap_summary *s = fake_analyse(NULL);
   ck_assert_uint_eq(s->breakdown.steps, STEPS);
-  ck_assert_uint_eq(bottleneck(s, "lock")->at_most_ns, (STEPS * 71 + (STEPS - 1) * 5 + 10 + 50 + 50) * MS);
+  ck_assert_uint_eq(bottleneck(s, "lock")->at_most_ns, (STEPS * 71 + (STEPS - 1) * 5 + 10 + 50 + 50 + 10) * MS);
   opgap_summary_free(s);
 }
 END_TEST
