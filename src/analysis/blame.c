@@ -265,10 +265,27 @@ static uint32_t awaited_child(const struct analysis *a, const struct thread *t, 
   return started;
 }
 
+/* The main thread of another process that reads from the pipe which is written to: a writer goes on when it has read,
+ * or, if it runs on the writer's CPU meanwhile, when it waits.  NULL: none is known, or it is the waiting process
+ * itself. */
+static struct thread *pipe_reader(const struct walk *w, const struct thread *t, const struct hook *hook,
+                                  const struct past_call *call)
+{
+  if (hook->verb != VERB_WRITE || !call->named || w->chain >= MAX_CHAIN ||
+      (analysis_name_flags(w->a, (uint32_t)call->object) & (NAME_PIPE | NAME_SOCKET)) != NAME_PIPE)
+    return NULL;
+  for (unsigned i = 0; i < w->a->process_count; i++)
+    if (i != t->process && i != w->own_process && w->a->processes[i].main_thread != UINT32_MAX &&
+        opgap_map_get(&w->a->pipe_readers, call->object, i) != 0)
+      return &w->a->threads[w->a->processes[i].main_thread];
+  return NULL;
+}
+
 static void walk_call(struct walk *w, struct thread *t, const struct past_call *call, uint64_t start, uint64_t end)
 {
   const struct hook *hook = &w->a->processes[t->process].hooks[call->event];
   struct edge edge;
+  struct thread *reader;
   enum doing doing;
   uint32_t child;
   if (call->named && analysis_name_flags(w->a, (uint32_t)call->object) & NAME_FILE)
@@ -281,8 +298,13 @@ static void walk_call(struct walk *w, struct thread *t, const struct past_call *
     walk_woken(w, t, hook, call, &edge, start, end);
   else if ((child = awaited_child(w->a, t, hook, call, &doing)) != UINT32_MAX)
     add(w, &w->a->threads[w->a->processes[child].main_thread], OPGAP_CAUSE_CHILD, doing, 0, 0, end - start);
-  else
+  else if ((reader = pipe_reader(w, t, hook, call)) != NULL) {
+    w->chain++;
+    walk_thread(w, reader, start, end);
+    w->chain--;
+  } else {
     walk_unexplained(w, t, hook, call, end - start);
+  }
 }
 
 /* What is known of a thread begins with the oldest call still remembered. */

@@ -167,6 +167,23 @@ START_TEST(test_fetch_over_two_steps)
 }
 END_TEST
 
+/* A request to another process that keeps the writer waiting: it has read all, and computes. */
+START_TEST(test_write_waits_for_the_reader)
+{
+  unsigned decoder = fake_process(200, 100, "python train.py"), its = fake_thread(decoder, 200, "decoder");
+  for (uint64_t i = 0; i < STEPS; i++) {
+    step_begins(i);
+    fake_file_call(decoder, its, 0, FAKE_READ, step_us(i) + 1000, step_us(i) + 2100, "pipe:[5]", 1);
+    fake_file_call(p, t, 0, FAKE_WRITE, step_us(i) + 2100, step_us(i) + 9100, "pipe:[5]", 1);
+    step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_first(s, "other_thread");
+  ck_assert_uint_eq(bottleneck(s, "other_thread")->ns, COUNTED * 7 * MS);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* Others come to the barrier before the main thread, 3 and 6 ms after it: it waits for the code of the last, and goes
  * on 0.2 ms later; meanwhile somebody comes to another barrier.  To the next one the main thread comes last. */
 START_TEST(test_barrier_waits_for_the_last)
@@ -1134,6 +1151,7 @@ int main(void)
   tcase_add_test(tests, test_child_bound_holds_fork_and_copies);
   tcase_add_test(tests, test_sleep_over_two_steps);
   tcase_add_test(tests, test_fetch_over_two_steps);
+  tcase_add_test(tests, test_write_waits_for_the_reader);
   tcase_add_test(tests, test_barrier_waits_for_the_last);
   tcase_add_test(tests, test_tails_are_of_their_own_waits);
   tcase_add_test(tests, test_communication_bound);
