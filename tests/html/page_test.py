@@ -472,7 +472,7 @@ def case_merged():
     with Page(make(trace, "--detail", "%.9fs:%.9fs" % (first, first + r["steps"]["durations_ns"][200] / 1e9))) as page:
         same("report", page.js("opgap.data.report"), r)
         ranges = sum(row["calls"] for row in r["hot_ops"] if row["kind"] == "range")
-        equal("ranges", ranges, threads * steps * (ops + 1) + 9)
+        equal("ranges", ranges, threads * steps * (ops + 1) + 10)
         counted = page.js("opgap.data.tracks.reduce((sum, track) => sum + track.spans, 0)")
         equal("spans of all tracks", counted, page.js("opgap.data.spans"))
         true("all ranges are among them", counted >= ranges)
