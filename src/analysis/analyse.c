@@ -350,8 +350,9 @@ static void settle(struct analysis *a, uint64_t *next)
     return;
   *next = a->now + SETTLE_EVERY_NS;
   gpu_advance(a, a->now);
-  if (a->now > SETTLE_NS)
-    gaps_settle(a, a->now - SETTLE_NS);
+  uint64_t behind = SETTLE_NS + (a->ranks_apart ? MERGE_SLICE_NS : 0);
+  if (a->now > behind)
+    gaps_settle(a, a->now - behind);
 }
 
 unsigned opgap_cpus(void)
@@ -393,6 +394,7 @@ static void read_records(struct analysis *a)
       continue;
     inputs[input_count] = (struct merge_input){t->process, t->stream, group_of(a, t->process), t->born_ns};
     threads[input_count++] = t;
+    a->ranks_apart = a->ranks_apart || inputs[input_count - 1].group != inputs[0].group;
   }
   struct merge *merge = merge_begin(a->source, inputs, input_count, reading_threads(a));
   const struct opgap_record *records;

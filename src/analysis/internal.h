@@ -472,8 +472,9 @@ struct analysis {
   uint64_t origin_ns, bucket_ns;           /* start and length of the first part of what is summed over time */
   uint64_t window_start, window_end;       /* records that ended in (start, end] are summed */
   uint64_t now;
-  bool steps_only; /* first pass of --steps */
-  bool launches;   /* some were seen, so that ops may hold some */
+  bool steps_only;  /* first pass of --steps */
+  bool ranks_apart; /* records of ranks are in order to MERGE_SLICE_NS only */
+  bool launches;    /* some were seen, so that ops may hold some */
 
   VEC(struct op_row) ops;
   struct opgap_map op_index; /* (process << 8 | kind, name) */
