@@ -90,11 +90,11 @@ sanitized_tests()
   build asan && UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ctest --preset asan -j "$jobs"
 }
 
-# Rings, flusher and kills under ThreadSanitizer.
+# Rings, flusher, kills, and the reader's two threads under ThreadSanitizer.
 race_tests()
 {
-  cmake --preset tsan -DOPGAP_WERROR=$werror && cmake --build --preset tsan -j "$jobs" --target test_record &&
-    ctest --preset tsan -R '^unit-test_record$'
+  cmake --preset tsan -DOPGAP_WERROR=$werror && cmake --build --preset tsan -j "$jobs" --target test_record test_merge &&
+    ctest --preset tsan -R '^unit-test_(record|merge)$'
 }
 
 # Sets torch2_python: an interpreter with a current PyTorch from PyPI, or nothing, with the reason said.
