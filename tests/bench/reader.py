@@ -17,6 +17,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import hooks
 
+RANKS = 64  # processes of the mix "ranks", with the records of "ops" in all
 READERS = ["babeltrace2", "heaptrack_print", "uftrace", "torch.profiler"]
 TRAINING = """
 import sys, time
@@ -76,11 +77,12 @@ def generated(arguments):
     print("%-6s %11s %8s   %6s %6s %9s   %6s %6s %9s %9s" % ("mix", "records", "file MB", "CPU s", "wall s", "M/CPU s",
                                                               "CPU s", "wall s", "M/wall s", "peak MiB"))
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        for mix in "ops", "alloc":
+        for mix, ranks in ("ops", 1), ("alloc", 1), ("ranks", RANKS):
             for records in arguments.records:
                 trace = os.path.join(folder, "trace.opgap")
-                said = subprocess.run([os.path.join(arguments.bench, "gen"), "--records", str(records), "--mix", mix,
-                                       trace], stdout=subprocess.PIPE, check=True, text=True).stdout
+                said = subprocess.run([os.path.join(arguments.bench, "gen"), "--records", str(records), "--mix",
+                                       "alloc" if mix == "alloc" else "ops", "--ranks", str(ranks), trace],
+                                      stdout=subprocess.PIPE, check=True, text=True).stdout
                 records = int(said.split()[0])
                 size = hooks.folder_bytes(trace) / 1e6
                 best = {}
