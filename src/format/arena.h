@@ -139,6 +139,10 @@ struct opgap_anchor {
   uint64_t ticks, ns;
 };
 
+/* DOZES: it wakes by itself before long, so it is woken when much is waiting.  ASLEEP: it has no timer and takes no
+ * samples, so it is woken at once.  AWAKE: also when it was woken and has not run yet. */
+enum opgap_flusher_sleep { OPGAP_FLUSHER_AWAKE, OPGAP_FLUSHER_ASLEEP, OPGAP_FLUSHER_DOZES };
+
 enum opgap_arena_end { OPGAP_ARENA_RUNNING, OPGAP_ARENA_CLEAN, OPGAP_ARENA_EXEC };
 
 struct opgap_arena {
@@ -169,7 +173,7 @@ struct opgap_arena {
   _Atomic uint64_t names_lost;
   _Atomic uint64_t threads_lost;   /* threads that found no slot */
   _Atomic uint32_t dying;          /* slots to give back since the consumer last looked */
-  _Atomic uint32_t flusher_sleeps; /* futex, shared: 1 the flusher sleeps, 0 it was woken or works */
+  _Atomic uint32_t flusher_sleeps; /* enum opgap_flusher_sleep; futex, shared */
   /* the account of whoever drained: flusher_cpu_ns is the CPU time of all of them */
   uint64_t records, invalid_records, raw_bytes, stored_bytes, flusher_cpu_ns, chunk_sequence, ended_lost;
   /* both clocks when a tool first found the process dead: later ones use it, too, so that all see the same times; ns 0:

@@ -1,9 +1,9 @@
 /* Who drains, when, and into which file.  See session.h for the rules.
  *
  * Ordering
- *   F  flusher_sleeps: the flusher stores 1 (seq_cst), then looks at the rings once more, then waits on the futex; a
- *      producer stores write_pos, `opgap start` its switch, then exchanges flusher_sleeps with 0 (seq_cst) and wakes it
- *      if it was 1.  One of the two sees the other.
+ *   F  flusher_sleeps: the flusher stores how it will sleep (seq_cst), then looks at what waits once more, then waits
+ * on the futex; a producer adds to segments_filled (seq_cst), `opgap start` stores its switch, then exchanges
+ *      flusher_sleeps with 0 (seq_cst) and wakes it if it slept.  One of the two sees the other.
  *   G  drain_lock: acquire on entry, release on leaving; the consumer's fields of the arena lie under it.
  */
 #include <pthread.h>
@@ -20,7 +20,9 @@
 #include "record/raw.h"
 #include "record/schedule.h"
 
-#define INLINE_DRAIN_BYTES (8u * OPGAP_SEGMENT_BYTES) /* waiting in one ring before a single thread drains itself */
+/* Waiting before they are drained.  Each round costs a wake-up, and what it leaves of the program's caches where a CPU
+ * is shared: with a round a segment an op of PyTorch cost its thread 70 ns more. */
+#define DRAIN_SEGMENTS 8u
 #define LAST_WORDS_BYTES 2048u /* kept free below every limit, so that the trace can say that it was cut */
 #define PERIOD_NS 100000000u   /* of samples and polls, and the longest wait while there is work */
 #define TICK_NS 10000000u      /* of /proc/PID/stat: USER_HZ is 100 on every architecture that we know */
@@ -246,17 +248,26 @@ static bool on_main_stack(void)
   return &here < top && top - &here < 4 * 1024 * 1024;
 }
 
-void opgap_segment_filled(struct opgap_thread *thread)
+/* How many segments the flusher lets wait: fewer where there are few. */
+static uint32_t batch(const struct opgap_arena *arena)
+{
+  uint32_t quarter = arena->segment_limit / 4;
+  return quarter < DRAIN_SEGMENTS ? quarter : DRAIN_SEGMENTS;
+}
+
+void opgap_segment_filled(struct opgap_thread *thread, bool lost)
 {
   struct opgap_state *state = opgap_state;
   if (atomic_load_explicit(&state->flusher, memory_order_acquire)) {
-    if (atomic_load_explicit(&state->arena->flusher_sleeps, memory_order_relaxed))
+    uint32_t filled = atomic_fetch_add(&state->segments_filled, 1) + 1; /* F */
+    uint32_t sleeps = atomic_load(&state->arena->flusher_sleeps);
+    if (sleeps == OPGAP_FLUSHER_ASLEEP || (sleeps && (lost || filled >= batch(state->arena))))
       opgap_session_wake();
     return;
   }
   uint64_t waiting = atomic_load_explicit(&thread->write_pos, memory_order_relaxed) -
                      atomic_load_explicit(&thread->read_pos, memory_order_relaxed);
-  if (waiting < INLINE_DRAIN_BYTES || !on_main_stack())
+  if (waiting < DRAIN_SEGMENTS * OPGAP_SEGMENT_BYTES || !on_main_stack())
     return;
   struct opgap_cell *cell = opgap_cell;
   opgap_draining = thread;
@@ -387,19 +398,6 @@ static void sample_scheduler(struct opgap_cell *cell)
   }
 }
 
-static bool rings_waiting(void)
-{
-  struct opgap_arena *arena = opgap_state->arena;
-  uint32_t high = atomic_load(&arena->slots_high);
-  for (uint32_t i = 0; i < high; i++) {
-    struct opgap_thread *slot = opgap_arena_slot(arena, i);
-    if (atomic_load(&slot->state) == OPGAP_SLOT_LIVE && slot->kind == OPGAP_STREAM_THREAD &&
-        atomic_load(&slot->write_pos) - atomic_load(&slot->read_pos) >= OPGAP_SEGMENT_DATA)
-      return true;
-  }
-  return false;
-}
-
 static bool switches_waiting(void)
 {
   struct opgap_control *control = opgap_arena_control(opgap_state->arena);
@@ -456,6 +454,7 @@ static long flush_round(struct opgap_cell *cell, uint64_t *next_sample)
     sample_all(cell);
   }
   uint64_t before = opgap_state->arena->records;
+  atomic_store(&opgap_state->segments_filled, 0); /* F: those are drained now */
   prepare_memory(); /* first: draining takes long when much is waiting, and that is when room is short */
   opgap_drain_now(OPGAP_DRAIN_READY);
   long records = (long)(opgap_state->arena->records - before);
@@ -490,15 +489,17 @@ static void *flusher_main(void *unused)
     idle = now_written != last_written || switched ? 0 : idle + 1;
     last_written = now_written;
     flush_round(cell, &next_sample);
-    atomic_store(&arena->flusher_sleeps, 1); /* F */
-    bool more = !opgap_state->write_failed && (rings_waiting() || switches_waiting());
+    uint32_t sleeps = idle <= IDLE_PERIODS ? OPGAP_FLUSHER_DOZES : OPGAP_FLUSHER_ASLEEP;
+    atomic_store(&arena->flusher_sleeps, sleeps); /* F */
+    bool more = !opgap_state->write_failed &&
+                (atomic_load(&opgap_state->segments_filled) >= batch(arena) || switches_waiting());
     if ((more || atomic_load(&opgap_state->flusher) != OPGAP_FLUSHER_RUNS) &&
         atomic_exchange(&arena->flusher_sleeps, 0))
       continue;
     uint64_t patience = opgap_schedule_tick(opgap_clock_ns());
-    if (idle <= IDLE_PERIODS && (patience == 0 || patience > PERIOD_NS))
+    if (sleeps == OPGAP_FLUSHER_DOZES && (patience == 0 || patience > PERIOD_NS))
       patience = PERIOD_NS;
-    opgap_raw_futex_wait_shared(&arena->flusher_sleeps, 1, patience);
+    opgap_raw_futex_wait_shared(&arena->flusher_sleeps, sleeps, patience);
     atomic_store(&arena->flusher_sleeps, 0);
   }
   if (cell && cell->thread && opgap_drain_enter(0)) { /* the last state; whoever ends the session drains it */

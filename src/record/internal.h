@@ -56,11 +56,12 @@ struct opgap_state {
   struct opgap_consumer *consumer;
   struct opgap_thread *process_stream, *gpu_stream; /* written by the consumer only */
   struct opgap_cell *gpu_cell;
-  _Atomic uint32_t drain_lock; /* tid of the consumer, 0: nobody; futex */
-  _Atomic uint32_t flusher;    /* enum opgap_flusher */
-  _Atomic uint32_t live;       /* threads with a slot that have not begun to end */
-  uint64_t file_bytes;         /* of the trace, as we left it */
-  uint32_t last_chunk_bytes;   /* of the file's last chunk if that holds records, else 0 */
+  _Atomic uint32_t drain_lock;      /* tid of the consumer, 0: nobody; futex */
+  _Atomic uint32_t flusher;         /* enum opgap_flusher */
+  _Atomic uint32_t segments_filled; /* since the flusher's round began; ordering F of flusher.c */
+  _Atomic uint32_t live;            /* threads with a slot that have not begun to end */
+  uint64_t file_bytes;              /* of the trace, as we left it */
+  uint32_t last_chunk_bytes;        /* of the file's last chunk if that holds records, else 0 */
   uint32_t last_chunk_records;
   uint32_t part; /* parts begun after the first (keep.h) */
   int part_file; /* descriptor + 1 of a part that is being begun, 0: none */
@@ -112,8 +113,9 @@ void opgap_drain_leave(void);
 long opgap_drain_now(enum opgap_drain_mode mode);
 /* Ends the flusher and waits for it: the program's last thread is about to end, and libc must find it the last. */
 void opgap_flusher_stop(void);
-/* A producer has filled a segment: wakes the flusher, or drains itself when there is none and much is waiting. */
-void opgap_segment_filled(struct opgap_thread *thread);
+/* A producer has filled a segment, or found no other (lost): wakes the flusher, or drains itself when there is none,
+ * if enough is waiting. */
+void opgap_segment_filled(struct opgap_thread *thread, bool lost);
 /* Descriptors in the flusher's own table; -1 on any other thread, where the same numbers mean the program's files. */
 int opgap_flusher_ring_fd(void);
 int opgap_trace_append(void *context, const void *bytes, size_t size);

@@ -235,7 +235,7 @@ uint64_t *opgap_reserve_slow(struct opgap_cell *cell, unsigned words)
       cell->lost_start = opgap_ticks();
     atomic_store_explicit(&thread->lost, atomic_load_explicit(&thread->lost, memory_order_relaxed) + 1,
                           memory_order_relaxed);
-    opgap_segment_filled(thread);
+    opgap_segment_filled(thread, true);
     return NULL;
   }
   struct opgap_segment *segment = opgap_arena_segment(arena, index);
@@ -262,7 +262,7 @@ uint64_t *opgap_reserve_slow(struct opgap_cell *cell, unsigned words)
   atomic_store_explicit(&thread->write_pos, (uint64_t)(uintptr_t)cell->write + cell->bias,
                         memory_order_release); /* A */
   if (base > 0)
-    opgap_segment_filled(thread);
+    opgap_segment_filled(thread, false);
   return cell->write + words <= cell->limit ? cell->write : NULL;
 }
 
