@@ -8,7 +8,8 @@
  *           2. It executes a program that will be traced: what it had is dropped, as a vfork child's is.  If that
  * fails, it goes on with a copy of it.
  *           3. It exits: what it counted is worth a session; nothing leaves nothing.
- *           4. It is killed: the parent's consumer takes the slot over as a stream of the parent (drain.c).
+ *           4. It has counted for long: what works on, wants the short way of counting, and to be seen.
+ *           5. It is killed: the parent's consumer takes the slot over as a stream of the parent (drain.c).
  *           The parent's ring is not removed while it has guests.
  * Threads   A guest's only thread.  Who is a guest has no cell: every hook but those of opgap_self_counting takes the
  *           slow path and begins the session.
@@ -25,6 +26,9 @@
 struct opgap_arena;
 struct opgap_cell;
 struct opgap_thread;
+
+/* So many calls of opgap_self_counting make a guest. */
+#define OPGAP_GUEST_CALLS 512u
 
 /* A session has begun in this process: children may be its guests. */
 void opgap_guest_host(struct opgap_arena *arena);

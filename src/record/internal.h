@@ -47,6 +47,7 @@ struct opgap_guest {
   struct opgap_arena *arena;
   struct opgap_cell cell;     /* of its records */
   struct opgap_anchor anchor; /* when it came */
+  uint32_t calls;
 };
 
 struct opgap_state {

@@ -144,7 +144,7 @@ struct opgap_thread *opgap_self_counting_slow(void)
     opgap_cell = &opgap_tool_cell; /* a signal handler that comes now passes through */
     struct opgap_thread *guest = opgap_guest_begin();
     opgap_cell = before;
-    if (guest != NULL)
+    if (guest != NULL && opgap_state->guest.calls++ < OPGAP_GUEST_CALLS)
       return guest;
   }
   return opgap_self_slow();

@@ -235,7 +235,9 @@ static int guest(const char *then)
       if (errno == E2BIG)
         execv(self, argv);
     }
-    if (strcmp(then, "killed") == 0)
+    for (int i = 0; i < 600 && strcmp(then, "works") == 0; i++)
+      free(valloc(777));
+    if (strcmp(then, "killed") == 0 || strcmp(then, "works") == 0)
       raise(SIGKILL);
     if (strcmp(then, "forks") == 0 && fork() == 0) {
       free(valloc(777));
@@ -248,7 +250,8 @@ static int guest(const char *then)
   close(ends[0]);
   close(ends[1]);
   bool executed = strcmp(then, "executes") == 0 || strcmp(then, "refused") == 0;
-  return status_of(pid) == (executed ? 13 : strcmp(then, "killed") == 0 ? 1000 + SIGKILL : 0) ? 0 : 2;
+  bool killed = strcmp(then, "killed") == 0 || strcmp(then, "works") == 0;
+  return status_of(pid) == (executed ? 13 : killed ? 1000 + SIGKILL : 0) ? 0 : 2;
 }
 
 static void on_quick(void)
