@@ -130,7 +130,7 @@ def check_gpu(page, r):
           {"busy", *device["idle_ns"]})
     check_table(page, "table-gpus", r["gpu"], {0: "device", 1: "name", 3: "busy_ns", 4: "kernel_ns", 9: "kernels"})
     check_table(page, "table-kernels", r["kernels"], {0: "name", 1: "calls", 2: "total_ns", 4: "min_ns", 5: "max_ns"})
-    check_table(page, "table-gpu-gaps", r["idle_gaps"]["gpu"], {1: "start_ns", 2: "duration_ns", 5: "next"})
+    check_table(page, "table-gpu-gaps", r["idle_gaps"]["gpu"], {1: "start_ns", 2: "duration_ns", 5: "next", 6: "op_after", 7: "previous", 8: "op_before"})
 
 
 def check_ops(page, r):

@@ -213,7 +213,9 @@
       else
         parts.push(causeBar(g.gpu_by_cause, g.gpu_ns), opgap.table({ id: "table-gpu-gaps", filter: "Filter GPU gaps", rows: g.gpu, sort: 2,
           total: g.gpu_count, columns: [jump, timeOf("Start", "start_ns"), timeOf("Duration", "duration_ns", { meter: true }),
-            text("Device", "device", { number: true }), causes, nameOf("Ended by", "next")] }));
+            text("Device", "device", { number: true }), causes, nameOf("Ended by", "next"),
+            nameOf("For op", "op_after"), nameOf("After", "previous"), nameOf("In op", "op_before"),
+            text("Step", "step", { number: true })] }));
     }
     parts.push(el("h3", {}, `Threads: ${time(g.thread_ns)} in ${count(g.thread_count)} waits of at least ${time(g.thread_min_ns)}`));
     if (g.thread_count === 0)
