@@ -28,7 +28,7 @@ import tempfile
 import threading
 import time
 
-parser = argparse.ArgumentParser(usage=__doc__.strip())
+parser = argparse.ArgumentParser(usage=__doc__.strip().replace("%", "%%"))
 parser.add_argument("--runs", type=int, default=1)
 parser.add_argument("--compare")
 parser.add_argument("--figures")
@@ -380,6 +380,9 @@ def main():
     sets = {"all": [*SCENARIOS, *HELD_OUT], "tuned": list(SCENARIOS), "held-out": list(HELD_OUT), "quick": QUICK}
     judge_bounds = ARGUMENTS.names != ["quick"]
     chosen = [name for part in ARGUMENTS.names for name in sets.get(part, [part])]
+    unknown = set(chosen) - set(sets["all"])
+    if unknown:
+        parser.error("no such scenario: %s" % ", ".join(sorted(unknown)))
     os.makedirs(FOLDER, exist_ok=True)
     with open(os.path.join(FOLDER, "fast"), "wb") as file:
         file.write(CHUNK)
