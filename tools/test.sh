@@ -128,7 +128,7 @@ find_newest_python()
   fi
   newest_python=$CACHE/python$NEWEST_PYTHON/usr/bin/python$NEWEST_PYTHON
   say "fetching Python $NEWEST_PYTHON into $CACHE, once a machine (download: about 30 MB)"
-  if timeout 60 tests/torch/fetch_python.sh "$NEWEST_PYTHON" "$CACHE/python$NEWEST_PYTHON" >"$logs/newest_python.log" 2>&1 &&
+  if timeout 120 tests/torch/fetch_python.sh "$NEWEST_PYTHON" "$CACHE/python$NEWEST_PYTHON" >"$logs/newest_python.log" 2>&1 &&
     "$newest_python" -c 'import ctypes' >>"$logs/newest_python.log" 2>&1; then
     return
   fi
