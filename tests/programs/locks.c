@@ -119,8 +119,11 @@ static pid_t waiting; /* of the thread that waits for the lock */
 
 static void *wait_for_lock(void *unused)
 {
+  pid_t main_thread = getpid();
   (void)unused;
   waiting = (pid_t)syscall(SYS_gettid);
+  usleep(20000);
+  until_asleep(main_thread); /* in sem_wait */
   sem_post(&ready);
   pthread_mutex_lock(&shared); /* contended */
   pthread_mutex_unlock(&shared);
