@@ -147,6 +147,8 @@ OPGAP_COLD void *note_long_event(struct opgap_thread *thread, unsigned id, unsig
 {
   if (block == NULL)
     note_failed(counter, size);
+  if (opgap_known_thread() == thread)
+    opgap_segment_turn(opgap_cell);
   note_event(thread, id, opgap_ticks(), block, asked(block, size), block ? 0 : ENOMEM);
   return block;
 }
@@ -275,6 +277,7 @@ OPGAP_COLD void free_slow(void *block)
 
 OPGAP_COLD void note_long_free(struct opgap_thread *thread, const void *block)
 {
+  opgap_segment_turn(opgap_cell);
   opgap_point(thread, OPGAP_HOOK_ID_free, OPGAP_ADDRESS(block), 0, 0);
 }
 

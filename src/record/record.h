@@ -99,7 +99,8 @@ static inline void opgap_count_time(struct opgap_thread *thread, unsigned counte
   thread->details[counter].time_ticks += ticks;
 }
 
-/* Room for a record of `words` words, or NULL (counted as lost).  Between reserve and commit the thread is busy. */
+/* Room for a record of `words` words, or NULL (counted as lost).  Between reserve and commit the thread is busy.  The
+ * slow one takes another segment; 0 words: if there is one. */
 uint64_t *opgap_reserve_slow(struct opgap_cell *cell, unsigned words);
 static inline uint64_t *opgap_reserve(struct opgap_cell *cell, unsigned words)
 {
@@ -173,6 +174,10 @@ static inline void opgap_point(struct opgap_thread *thread, unsigned event, uint
   w[3] = value;
   opgap_commit(cell, w + 4);
 }
+
+/* After a short record was refused: the thread goes on in another segment if the upper half of the time is no longer
+ * the present one's, which happens every second or two. */
+void opgap_segment_turn(struct opgap_cell *cell);
 
 /* The same, now, of a hook whose status is 0, in two words (arena.h).  False: it does not fit, or there is no room at
  * once; nothing is recorded then. */

@@ -230,6 +230,8 @@ uint64_t *opgap_reserve_slow(struct opgap_cell *cell, unsigned words)
     return NULL;
   struct opgap_arena *arena = opgap_state->arena;
   uint32_t index = opgap_segment_take(arena);
+  if (index == 0 && words == 0)
+    return NULL;
   if (index == 0) {
     if (cell->lost_since++ == 0)
       cell->lost_start = opgap_ticks();
@@ -264,6 +266,17 @@ uint64_t *opgap_reserve_slow(struct opgap_cell *cell, unsigned words)
   if (base > 0)
     opgap_segment_filled(thread, false);
   return cell->write + words <= cell->limit ? cell->write : NULL;
+}
+
+void opgap_segment_turn(struct opgap_cell *cell)
+{
+  if (cell->busy || cell->limit == NULL || !opgap_clock_tsc || cell->ticks_high == (uint32_t)(opgap_ticks() >> 32))
+    return;
+  cell->busy = 1;
+  atomic_signal_fence(memory_order_seq_cst);
+  opgap_reserve_slow(cell, 0); /* without another segment this one goes on, with records in full */
+  atomic_signal_fence(memory_order_seq_cst);
+  cell->busy = 0;
 }
 
 /* ---- records of any event ---- */

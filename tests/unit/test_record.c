@@ -850,7 +850,13 @@ static void body_short(void)
   cell->ticks_high ^= 1;
   if (opgap_short_record(cell, thread, EV_CALL, 1, 1) || cell->busy)
     _exit(2);
-  cell->ticks_high ^= 1;
+  opgap_segment_turn(cell); /* another segment, with the present half */
+  if (opgap_clock_tsc && (cell->busy || thread->write_pos == before || cell->ticks_high != opgap_ticks() >> 32))
+    _exit(4);
+  before = thread->write_pos;
+  opgap_segment_turn(cell);
+  if (thread->write_pos != before)
+    _exit(5);
   cell->busy = 1;
   if (opgap_short_record(cell, thread, EV_CALL, 1, 1) || cell->busy != 1 || thread->write_pos != before)
     _exit(3);
