@@ -155,6 +155,7 @@ static bool bad(struct parsing *p, const char *format, ...)
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   snprintf(p->error, p->size, "%s: %s; make it again with opgap baseline", p->path, text);
+  text_clean_line(p->error, p->size); /* it may quote what it read */
   return false;
 }
 

@@ -12,6 +12,7 @@
 #include "analysis/json_text.h"
 #include "analysis/order.h"
 #include "analysis/ranks.h"
+#include "analysis/text.h"
 
 #define FORMAT_NAME "opgap-summary"
 #define FILE_MOST (1024u << 20)
@@ -192,6 +193,7 @@ static bool bad(const struct parsing *p, const char *format, ...)
   if (at >= 0 && (size_t)at < p->size)
     vsnprintf(p->error + at, p->size - (size_t)at, format, arguments);
   va_end(arguments);
+  text_clean_line(p->error, p->size); /* it may quote what it read */
   return false;
 }
 

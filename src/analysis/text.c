@@ -2,6 +2,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/pool.h"
@@ -42,6 +43,13 @@ char *text_clean(const char *bytes)
     at += length;
   }
   return clean;
+}
+
+void text_clean_line(char *text, size_t size)
+{
+  char *clean = text_clean(text);
+  snprintf(text, size, "%s", clean);
+  free(clean);
 }
 
 void text_program(char *text, size_t size, const char *command)

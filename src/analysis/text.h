@@ -13,6 +13,8 @@ void text_time(char *text, size_t size, uint64_t ns);
 void text_bytes(char *text, size_t size, uint64_t bytes);
 /* Any bytes as printable UTF-8 (control bytes and broken sequences as \xNN), allocated. */
 char *text_clean(const char *bytes);
+/* The same in place; what has no room in text[size] is cut off. */
+void text_clean_line(char *text, size_t size);
 /* The program of a command (arguments joined by blanks): the file name of its first word. */
 void text_program(char *text, size_t size, const char *command);
 
