@@ -616,7 +616,8 @@ START_TEST(guest_killed_at_random)
       ck_assert(has_session);
     ck_assert_uint_ge(sum.counted, last); /* nothing is missing, nothing twice */
     ck_assert_uint_le(sum.counted, last + 1);
-    ck_assert_uint_eq(sum.bytes, sum.counted * 10);
+    ck_assert_uint_ge(sum.bytes, sum.counted * 10);
+    ck_assert_uint_le(sum.bytes, sum.counted * 10 + 10); /* killed between the two additions: the bytes come first */
     if (last < as_guest)
       as_guest = last;
     ck_assert_uint_ge(sum.calls, 1 + as_guest + (last > guest_begins));
