@@ -10,8 +10,9 @@
  * Purpose   Decides when CUPTI is used and by whom; runs the helper thread that asks CUPTI for finished buffers.
  * Threads   InitializeInjection: the program's thread inside cuInit.  Helper: one thread of ours, created there; it
  *           shares the program's descriptors, blocks all signals, and sleeps without a timer while CUPTI holds no
- *           buffer, unless another user has CUPTI.  Poll, drain: the flusher, which never calls CUPTI (its descriptor
- * table is its own). Ownership `life` belongs to the process in `life_pid`; a forked child resets it before use.
+ *           buffer, unless another user has CUPTI.  Poll, drain: the flusher, which never calls CUPTI (its
+ *           descriptor table is its own).
+ * Ownership `life` belongs to the process in `life_pid`; a forked child resets it before use.
  *
  * Invariants
  *   1. CUPTI is called only in state ATTACHED, or on the way there, with the life lock held.
@@ -402,15 +403,16 @@ static void *helper_main(void *unused)
 {
   (void)unused;
   opgap_vfork_enter(); /* for good: hooks pass this thread's calls through */
+  uint32_t bell = atomic_load_explicit(&life.bell, memory_order_acquire);
   uint64_t again_ns = FLUSH_EVERY_NS;
   while (state_now() != LIFE_ENDED && state_now() != LIFE_FAILED) {
-    uint32_t bell = atomic_load_explicit(&life.bell, memory_order_acquire);
     atomic_store_explicit(&life.sleeps, again_ns == 0, memory_order_seq_cst);
     /* seq_cst pairs with the exchange in opgap_gpu_wake_helper: a buffer that went out before we said "sleeps" is
      * seen here, one after it rings the bell */
     if (again_ns == 0 && opgap_gpu_buffers_filling() > 0)
       again_ns = FLUSH_EVERY_NS;
     opgap_raw_futex_wait(&life.bell, bell, again_ns);
+    bell = atomic_load_explicit(&life.bell, memory_order_acquire); /* what rings during a round is another round */
     again_ns = helper_round();
   }
   if (state_now() == LIFE_FAILED)
