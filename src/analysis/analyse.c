@@ -568,6 +568,7 @@ static void analysis_free(struct analysis *a)
   opgap_map_free(&a->lock_index);
   opgap_map_free(&a->lock_threads);
   opgap_map_free(&a->pipe_writers);
+  opgap_map_free(&a->window_writes);
   opgap_map_free(&a->pipe_readers);
   opgap_map_free(&a->next_pipes);
   timeline_free_edges(&a->pipes);
@@ -590,6 +591,7 @@ static void analysis_free(struct analysis *a)
 
 /* Nominal cost of a record and of a counted call, as tests/bench measures them; the estimate is for orientation. */
 #define RECORD_COST_NS 60u
+#define EVENT_COST_NS 10u /* one without a duration: an allocation, a wake-up */
 #define COUNT_COST_NS 3u
 
 static bool info_number(struct analysis *a, unsigned process, const char *key, uint64_t *value)
@@ -621,7 +623,8 @@ static void sum_overhead(struct analysis *a)
     o->flusher_cpu_ns = o->raw_bytes = o->stored_bytes = OPGAP_UNKNOWN;
   o->hooked_calls = a->hooked_calls;
   uint64_t counted = a->hooked_calls > a->summary->records ? a->hooked_calls - a->summary->records : 0;
-  o->hook_ns = a->summary->records * RECORD_COST_NS + counted * COUNT_COST_NS;
+  uint64_t events = a->events < a->summary->records ? a->events : a->summary->records;
+  o->hook_ns = (a->summary->records - events) * RECORD_COST_NS + events * EVENT_COST_NS + counted * COUNT_COST_NS;
 }
 
 static void list_damage(struct analysis *a)

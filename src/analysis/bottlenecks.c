@@ -340,12 +340,34 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
   }
 }
 
-/* What the trainer's main thread spent in files while it made batches itself. */
+/* Did a worker send batches that were recorded? */
+static bool worker_seen(const struct analysis *a)
+{
+  for (unsigned i = 0; i < a->process_count; i++)
+    if (a->processes[i].role == OPGAP_ROLE_WORKER && a->processes[i].result_pipe != 0)
+      return true;
+  return false;
+}
+
+static void add_unseen_workers(struct list *l, uint64_t fetch_ns)
+{
+  add(l, "unseen_workers", fetch_ns,
+      fetch_ns + l->around.refill_ns[OPGAP_CAUSE_DATA_LOADING] + l->s->breakdown.queue_ns,
+      "Record the workers as well to see what they do: a --schedule that waits leaves them out, as they have no steps.",
+      "Waiting for the DataLoader takes %.1f %% of step time; no batch of its workers was recorded",
+      percent(l, fetch_ns));
+}
+
+/* By workers, or by the training process itself. */
 static void add_loading(struct list *l, uint64_t fetch_ns)
 {
-  if (l->s->loader.workers > 0) {
+  bool seen = worker_seen(l->a);
+  if (seen || l->s->loader.fetches > 0) { /* of a DataLoader with workers */
     size_t before = l->rows.count;
-    add_workers(l, fetch_ns);
+    if (seen)
+      add_workers(l, fetch_ns);
+    else
+      add_unseen_workers(l, fetch_ns);
     if (l->rows.count > before) {
       l->a->loader_kind = l->rows.at[before].kind;
       l->a->loader_remedy = l->rows.at[before].remedy;

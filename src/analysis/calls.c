@@ -66,6 +66,7 @@ struct call_sum {
   enum opgap_role role;
   uint8_t flags;
   uint64_t calls, bytes, failed, time_ns;
+  uint64_t events;
   uint64_t untimed, timed, timed_ns; /* untimed: calls without a time of their own */
 };
 struct call_merge {
@@ -102,6 +103,7 @@ static void add_thread_hook(struct call_sum *row, const struct thread_hook *h)
     return;
   }
   uint64_t calls = difference(h, 0);
+  row->events += h->calls > h->spans ? h->calls - h->spans : 0;
   row->calls += calls;
   row->bytes += difference(h, 1);
   row->failed += difference(h, 2);
@@ -111,12 +113,14 @@ static void add_thread_hook(struct call_sum *row, const struct thread_hook *h)
   row->timed_ns += difference(h, 4);
 }
 
-/* Calls that were only counted took what the timed ones among them took on average. */
+/* Calls that were only counted took what the timed ones among them took on average.  One in 1024 is timed, but few of
+ * those that are events (OPGAP_ALLOC=events): too few to speak for them. */
+#define LEAST_TIMED 4096u
 static uint64_t time_of(const struct call_sum *row)
 {
   if (row->untimed == 0)
     return row->time_ns;
-  if (row->timed == 0)
+  if (row->timed == 0 || row->untimed / row->timed >= LEAST_TIMED)
     return OPGAP_UNKNOWN;
   return row->time_ns + (uint64_t)((double)row->timed_ns / (double)row->timed * (double)row->untimed);
 }
@@ -138,6 +142,7 @@ void calls_finish(struct analysis *a)
   for (size_t i = 0; i < m.rows.count; i++) {
     const struct call_sum *row = &m.rows.at[i];
     a->hooked_calls += row->calls;
+    a->events += row->events;
     if (row->calls == 0)
       continue;
     s->calls[s->call_count++] = (struct opgap_sum_call){.name = analysis_text(a, row->name),

@@ -487,10 +487,11 @@ struct analysis {
   VEC(struct lock_row) locks;
   struct op_stacks lock_stacks; /* row: of locks */
   struct opgap_map lock_index, lock_threads;
-  struct opgap_map pipe_writers; /* (pipe, process) -> writes */
-  struct opgap_map next_pipes;   /* (pipe, process) that a __next__ of process reads */
-  struct opgap_map pipe_readers; /* (pipe, process) */
-  struct edge_table pipes;       /* writes, by gid */
+  struct opgap_map pipe_writers;  /* (pipe, process) -> writes */
+  struct opgap_map window_writes; /* the same, of the window alone */
+  struct opgap_map next_pipes;    /* (pipe, process) that a __next__ of process reads */
+  struct opgap_map pipe_readers;  /* (pipe, process) */
+  struct edge_table pipes;        /* writes, by gid */
   VEC(struct gap) pending;
   struct settled settled;
   struct gap_table *thread_gaps;           /* by process: gaps of its main thread */
@@ -501,6 +502,7 @@ struct analysis {
   struct ranks_state *ranks;
   struct flame_state *flame;          /* NULL unless asked for */
   uint64_t hooked_calls, done, total; /* done, total: records read, of all */
+  uint64_t events;                    /* records of counted calls without a duration */
 };
 
 /* analyse.c */

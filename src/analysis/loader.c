@@ -88,13 +88,12 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *
 {
   const struct process *p = &a->processes[process];
   const struct thread *t = p->main_thread == UINT32_MAX ? NULL : &a->threads[p->main_thread];
-  uint64_t life = less(p->end_ns, p->info->start_ns);
   *row = (struct opgap_sum_worker){.pid = p->info->pid,
                                    .worker = p->worker,
                                    .label = p->label,
                                    .source_location = "",
                                    .start_ns = p->info->start_ns - a->start_ns,
-                                   .batches = opgap_map_get(&a->pipe_writers, p->result_pipe, process),
+                                   .batches = opgap_map_get(&a->window_writes, p->result_pipe, process),
                                    .queue_ns = OPGAP_UNKNOWN,
                                    .read_bytes = p->read_bytes};
   if (t == NULL)
@@ -103,15 +102,18 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *
   row->startup_ns = less(ready, p->info->start_ns);
   const struct thread_waits *all = &t->waits, *before = &t->waits_before_poll; /* before: start-up */
   row->idle_ns = all->idle - before->idle;
-  row->busy_ns = less(life, row->startup_ns + row->idle_ns);
+  uint64_t begin = ready > a->window_start ? ready : a->window_start;
+  uint64_t end = p->end_ns < a->window_end ? p->end_ns : a->window_end;
+  row->busy_ns = less(end, begin + row->idle_ns);
   row->file_ns = all->file - before->file;
   row->lock_ns = all->lock - before->lock;
   row->sleep_ns = all->sleep - before->sleep;
   row->network_ns = all->network - before->network;
   row->child_ns = all->child - before->child;
-  size_t first = timeline_samples_from(t, ready);
-  if (first + 1 < t->samples.count)
-    row->queue_ns = RING_AT(&t->samples, t->samples.count - 1)->queue - RING_AT(&t->samples, first)->queue;
+  size_t first = timeline_samples_from(t, begin), last = timeline_samples_from(t, end);
+  last = last < t->samples.count ? last : t->samples.count - 1;
+  if (t->samples.count > 0 && first < last)
+    row->queue_ns = RING_AT(&t->samples, last)->queue - RING_AT(&t->samples, first)->queue;
 }
 
 /* Not what a worker does while it waits for its next index. */

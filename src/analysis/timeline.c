@@ -107,6 +107,8 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
   if (flags & NAME_PIPE && hook->verb == VERB_WRITE) {
     add_edge(a, edges_make(&a->pipes, object, PIPE_EDGES), t, r);
     ++*opgap_map_put(&a->pipe_writers, object, t->process);
+    if (analysis_in_window(a, r->end_ns))
+      ++*opgap_map_put(&a->window_writes, object, t->process);
   }
   if (flags & NAME_PIPE && hook->verb == VERB_READ)
     *opgap_map_put(&a->pipe_readers, object, t->process) = 1;

@@ -169,7 +169,7 @@ static void remedies_data_loading(struct draft *d)
     remedy(d, "Use fewer, larger files (packed shards) on a faster disk or in memory; sync less often.");
     return;
   }
-  if (workers > 0 && d->a->loader_kind != NULL)
+  if (d->a->loader_kind != NULL)
     remedies_workers(d, workers);
   else
     remedies_loading(d, workers);
@@ -547,7 +547,7 @@ static void evidence_start_up(struct draft *d)
 {
   const struct opgap_summary *s = d->a->summary;
   const struct opgap_sum_steps *steps = &s->steps;
-  if (steps->count <= steps->skipped)
+  if (d->a->options.steps_given || steps->count <= steps->skipped)
     return;
   uint64_t until = steps->start_ns[steps->skipped];
   if (share(until, s->duration_ns) < 0.5)

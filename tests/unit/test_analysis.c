@@ -125,6 +125,32 @@ END_TEST
 
 /* ---- calls, memory, files ---- */
 
+/* Where nearly all calls are events, the few that were timed do not speak for them. */
+START_TEST(test_few_timed_calls)
+{
+  fake_counter(p, t, FAKE_MALLOC, 1000, 4095, 0, 0, 1, 3000);
+  fake_counter(p, t, FAKE_FREE, 1000, 4096, 0, 0, 1, 3000);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(call_named(s, "malloc")->time_ns, 4095 * 3000);
+  ck_assert_uint_eq(call_named(s, "free")->time_ns, OPGAP_UNKNOWN);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* An allocation that is an event costs less to record than a call with a duration. */
+START_TEST(test_cost_of_events)
+{
+  for (unsigned i = 0; i < 10; i++)
+    fake_call(p, t, 0, FAKE_MALLOC, 1000 + i, 1000 + i, 0x1000 + 64 * i, 64, 0);
+  fake_call(p, t, 0, FAKE_SLEEP, 2000, 3000, 0, 0, 0);
+  fake_counter(p, t, FAKE_MALLOC, 4000, 10, 640, 0, 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->records, 12);
+  ck_assert_uint_eq(s->overhead.hook_ns, 10 * 10 + 2 * 60);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_counters_count_all_calls)
 {
   /* 10 calls, of which one has a span of 50 us; 2 of the others were timed with 400 ns together */
@@ -1291,6 +1317,8 @@ int main(void)
   tcase_add_test(tests, test_only_child_of_same_name_is_no_row);
   tcase_add_test(tests, test_profiler_steps_are_one_row);
   tcase_add_test(tests, test_orphans_go_to_the_next_op);
+  tcase_add_test(tests, test_few_timed_calls);
+  tcase_add_test(tests, test_cost_of_events);
   tcase_add_test(tests, test_counters_count_all_calls);
   tcase_add_test(tests, test_counters_of_threads_add_up);
   tcase_add_test(tests, test_live_and_peak_with_every_allocation);

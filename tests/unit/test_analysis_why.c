@@ -713,6 +713,35 @@ START_TEST(test_worker_restart)
 }
 END_TEST
 
+/* Of some steps: batches and busy time are of these as well. */
+START_TEST(test_workers_in_some_steps)
+{
+  struct worker_plan plan = {
+      .every = 1, .until = STEPS, .start_us = 1000, .startup_us = 5000, .busy_us = 80000, .work = SLEEPS};
+  make_worker(200, &plan);
+  fetch_all();
+  struct opgap_analysis_options options = {.steps_given = true, .first_step = 5, .last_step = 9};
+  struct opgap_summary *s = fake_analyse(&options);
+  ck_assert_uint_eq(s->loader.worker_count, 1);
+  ck_assert_uint_eq(s->loader.worker[0].batches, 5);
+  ck_assert_uint_eq(s->loader.worker[0].sleep_ns, 5 * 79900 * US);
+  ck_assert_uint_eq(s->loader.worker[0].busy_ns + s->loader.worker[0].idle_ns, 5 * 100 * MS);
+  assert_first(s, "worker_sleep");
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* A schedule left the workers out: they are there all the same. */
+START_TEST(test_workers_not_recorded)
+{
+  fetch_all();
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_first(s, "unseen_workers");
+  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "Record the workers"));
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_no_workers)
 {
   for (unsigned i = 0; i < STEPS; i++) {
@@ -1169,6 +1198,8 @@ int main(void)
   tcase_add_test(tests, test_dataset_lock_on_a_busy_machine);
   tcase_add_test(tests, test_slow_worker);
   tcase_add_test(tests, test_worker_restart);
+  tcase_add_test(tests, test_workers_in_some_steps);
+  tcase_add_test(tests, test_workers_not_recorded);
   tcase_add_test(tests, test_no_workers);
   tcase_add_test(tests, test_ready_batches);
   tcase_add_test(tests, test_pin_memory_thread);
