@@ -207,6 +207,34 @@ static bool header_ok(const struct process *process, const struct mapping *file,
   return true;
 }
 
+static void keep_first(void *context, const struct opgap_chunk_header *header, const uint8_t *payload)
+{
+  struct opgap_chunk_header *first = context;
+  (void)payload;
+  if (first->magic == 0)
+    *first = *header;
+}
+
+/* The header, with what its first chunk says where it is damaged. */
+static struct opgap_file_header get_header(struct process *process, const struct mapping *file)
+{
+  struct opgap_file_header header;
+  struct opgap_chunk_header first = {0};
+  uint64_t most = sizeof header + sizeof first + OPGAP_CHUNK_MAX;
+  memcpy(&header, file->bytes, sizeof header);
+  if ((header.features & OPGAP_FILE_HAS_CRC) == 0 ||
+      header.header_crc == opgap_crc32(0, &header, offsetof(struct opgap_file_header, header_crc)))
+    return header;
+  process_damaged(process, 0, sizeof header);
+  opgap_walk_chunks(file->bytes, file->size < most ? file->size : most, sizeof header, keep_first, NULL, &first);
+  if (first.magic != 0) {
+    header.start_ns = first.first_ns;
+    header.first_sequence = first.sequence;
+    header.kept_from_ns = 0;
+  }
+  return header;
+}
+
 /* Maps the file from the page of an offset to its present end; does nothing when nothing lies behind the offset. */
 static bool map_file(struct process *process, uint64_t from, char *error, size_t size)
 {
@@ -377,8 +405,7 @@ static struct process *read_process(const char *path, char *error, size_t size)
     process_free(process);
     return NULL;
   }
-  struct opgap_file_header header;
-  memcpy(&header, process->mappings->bytes, sizeof header);
+  struct opgap_file_header header = get_header(process, process->mappings);
   process->info.pid = header.pid;
   process->info.start_ns = process->info.end_ns = header.start_ns;
   if (older_part_fits(process, &header)) {

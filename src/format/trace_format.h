@@ -28,14 +28,17 @@ struct opgap_file_header {
   uint32_t version;     /* of the writer */
   uint32_t min_version; /* a reader older than this must refuse */
   uint32_t header_bytes;
-  uint32_t features; /* unknown bits may be ignored */
+  uint32_t features; /* enum opgap_file_feature; unknown bits may be ignored */
   uint64_t start_ns;
   int32_t pid;
   uint32_t first_sequence; /* of its chunks; 0: 1 */
   uint64_t kept_from_ns;   /* what was recorded before was dropped (OPGAP_KEEP); 0: nothing was */
-  uint64_t reserved[2];
+  uint32_t reserved[3];
+  uint32_t header_crc; /* CRC-32 of the bytes before */
 };
 static_assert(sizeof(struct opgap_file_header) == 64, "file header");
+
+enum opgap_file_feature { OPGAP_FILE_HAS_CRC = 1 /* header_crc is there: not in files of before it was */ };
 
 struct opgap_chunk_header {
   uint32_t magic;

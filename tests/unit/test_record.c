@@ -1045,6 +1045,17 @@ END_TEST
 
 /* ---- damage costs only itself ---- */
 
+static void flip(const char *path, long at)
+{
+  FILE *file = fopen(path, "r+b");
+  ck_assert_ptr_nonnull(file);
+  fseek(file, at, SEEK_SET);
+  int byte = fgetc(file);
+  fseek(file, at, SEEK_SET);
+  fputc(byte ^ 0x55, file);
+  fclose(file);
+}
+
 START_TEST(damaged_file)
 {
   make_folder();
@@ -1055,12 +1066,7 @@ START_TEST(damaged_file)
   opgap_trace_close(trace);
   struct stat status;
   ck_assert_int_eq(stat(path, &status), 0);
-  FILE *file = fopen(path, "r+b");
-  fseek(file, status.st_size / 2, SEEK_SET);
-  int byte = fgetc(file);
-  fseek(file, status.st_size / 2, SEEK_SET);
-  fputc(byte ^ 0x55, file);
-  fclose(file);
+  flip(path, status.st_size / 2);
   trace = open_trace();
   const struct opgap_process_info *info = opgap_trace_process(trace, 0);
   ck_assert(!info->complete);
@@ -1077,6 +1083,37 @@ START_TEST(damaged_file)
   ck_assert_int_eq(truncate(path, 0), 0);
   ck_assert_ptr_null(opgap_trace_open(path, error, sizeof error));
   ck_assert_ptr_nonnull(strstr(error, "empty"));
+  remove_folder();
+}
+END_TEST
+
+/* Each byte of the file's header behind what says how to read it: told, and nothing else is lost. */
+START_TEST(damaged_header)
+{
+  make_folder();
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_clean)), 5);
+  struct opgap_trace *trace = open_trace();
+  char path[512];
+  struct opgap_process_info before = *opgap_trace_process(trace, 0);
+  snprintf(path, sizeof path, "%s", before.path);
+  opgap_trace_close(trace);
+  for (long at = 24; at < 64; at++) {
+    flip(path, at);
+    trace = open_trace();
+    const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+    ck_assert(!info->complete);
+    ck_assert_uint_eq(info->damaged_bytes, 64);
+    ck_assert_ptr_nonnull(opgap_trace_damage(trace, 0));
+    ck_assert_ptr_null(opgap_trace_damage(trace, 1));
+    ck_assert_uint_eq(info->records, before.records);
+    ck_assert_uint_eq(info->start_ns, before.start_ns);
+    ck_assert_uint_eq(info->kept_from_ns, 0);
+    opgap_trace_close(trace);
+    flip(path, at);
+  }
+  trace = open_trace();
+  ck_assert(opgap_trace_process(trace, 0)->complete);
+  opgap_trace_close(trace);
   remove_folder();
 }
 END_TEST
@@ -1248,6 +1285,7 @@ int main(void)
   tcase_add_test(tests, record_sizes);
   tcase_add_test(tests, crc32_check_values);
   tcase_add_test(tests, damaged_file);
+  tcase_add_test(tests, damaged_header);
   tcase_add_test(tests, followed);
   tcase_add_test(tests, short_threads);
   tcase_add_test(tests, schedule_windows);
