@@ -190,9 +190,11 @@ struct workers {
   double slowest_batch, other_batch;      /* its time a batch in ns, and the median of the others; 0: unknown */
 };
 
+/* Without its waits for a CPU: they are not its work's. */
 static double batch_ns(const struct opgap_sum_worker *w)
 {
-  return w->batches ? (double)w->busy_ns / (double)w->batches : 0;
+  uint64_t queue = w->queue_ns == OPGAP_UNKNOWN ? 0 : w->queue_ns;
+  return w->batches ? (double)less(w->busy_ns, queue) / (double)w->batches : 0;
 }
 
 /* Workers of one number share their name in all epochs: compares the time a batch of each number. */
