@@ -14,6 +14,10 @@
 #define DEFAULT_RESAMPLES 1000u
 #define MIN_EXACT_STEPS 3u
 #define SEED 20240229u
+#define PART_STEPS 10u /* of a part of a run, at least: holds a bunch of batches from as many workers */
+#define MOST_PARTS 10u
+#define TWO_KINDS 1.5    /* mean / median, in every part of a run */
+#define LARGE_CHANGE 1.0 /* twice the time: a median or a mean that cannot exclude it tells nothing */
 
 const char *opgap_change_verdict_name(enum opgap_change_verdict verdict)
 {
@@ -164,6 +168,24 @@ static double lower_tenth(const struct side *side)
       all[next++] = side->values[r][i];
   double result = stats_quantile_of(all, next, 0.1);
   free(all);
+  return result;
+}
+
+/* As lower_tenth, of the means of consecutive parts of the runs. */
+static double lower_tenth_of_parts(const struct side *side)
+{
+  double *means = opgap_xcalloc(side->sample.runs * MOST_PARTS + 1, sizeof *means);
+  size_t next = 0;
+  for (size_t r = 0; r < side->sample.runs; r++) {
+    size_t count = side->counts[r], parts = count / PART_STEPS;
+    parts = parts > MOST_PARTS ? MOST_PARTS : parts < 1 ? 1 : parts;
+    for (size_t i = 0; count > 0 && i < parts; i++) {
+      size_t from = i * count / parts, to = (i + 1) * count / parts;
+      means[next++] = stats_mean(side->values[r] + from, to - from);
+    }
+  }
+  double result = stats_quantile_of(means, next, 0.1);
+  free(means);
   return result;
 }
 
@@ -319,6 +341,13 @@ static void measure_samples(struct comparing *k, struct opgap_change *change, co
   change->high = ratio.high - 1;
 }
 
+/* Did what a disturbance of a part of a run leaves alone move in the direction of the change? */
+static bool moved_along(const struct opgap_change *change, double was, double is)
+{
+  double moved = was > 0 ? is / was - 1 : 0;
+  return (change->relative > 0 ? moved : -moved) >= change->relative_limit / 2;
+}
+
 /* Why a change beyond the thresholds is no finding, NULL when it is one.  p is final. */
 static const char *doubt(struct comparing *k, const struct opgap_change *change, const struct side *before,
                          const struct side *now)
@@ -335,14 +364,73 @@ static const char *doubt(struct comparing *k, const struct opgap_change *change,
     return opgap_pool_printf(k->c->pool, "the baseline's own repeats differ by %.1f %%", spread * 100);
   if (change->counter)
     return NULL;
-  double was = lower_tenth(before), is = lower_tenth(now), moved = was > 0 ? is / was - 1 : 0;
-  if (change->relative > 0 ? moved < change->relative_limit / 2 : -moved < change->relative_limit / 2)
+  if (!moved_along(change, lower_tenth(before), lower_tenth(now)))
     return "the fastest tenth of the steps is as before: a part of the run was disturbed";
   return NULL;
 }
 
+/* Are long steps in every part of a run? */
+static bool has_two_kinds(const struct side *side)
+{
+  return lower_tenth_of_parts(side) > TWO_KINDS * stats_centre_of(&side->sample, STATS_MEDIAN);
+}
+
+static double mean_data_wait(const struct opgap_runs *runs)
+{
+  struct side wait = side_open(runs, OPGAP_METRIC_DATA_WAIT);
+  double mean = wait.known ? stats_centre_of(&wait.sample, STATS_MEAN) : 0;
+  side_close(&wait);
+  return mean;
+}
+
+/* Does the median tell little about the whole time?  Of steps of two kinds (DataLoader workers deliver batches in
+ * bunches) it is the time of one, and falls now on this kind, now on that.  A program that shares its core with another
+ * has two kinds of steps as well; those waits are not for data. */
+static bool median_is_blind(const struct comparing *k, const struct opgap_change *change, const struct side *before,
+                            const struct side *now)
+{
+  if (change->high > LARGE_CHANGE)
+    return true;
+  if (!has_two_kinds(before) && !has_two_kinds(now))
+    return false;
+  double rise = stats_centre_of(&now->sample, STATS_MEAN) - stats_centre_of(&before->sample, STATS_MEAN);
+  double waits = mean_data_wait(k->c->now) - mean_data_wait(k->c->before);
+  return rise > 0 ? waits > rise / 2 : waits < rise / 2;
+}
+
+/* Replaces a verdict on the median, which is blind, by that on the mean.  A finding needs what one of the median needs;
+ * in place of the fastest steps, which are of one kind, the fastest parts of the runs.  `tests`: metrics judged. */
+static void judge_mean(struct comparing *k, struct opgap_change *change, const struct side *before,
+                       const struct side *now, size_t tests)
+{
+  struct opgap_change mean = *change;
+  char was[32], is[32];
+  opgap_unit_text(was, sizeof was, change->unit, change->before);
+  opgap_unit_text(is, sizeof is, change->unit, change->now);
+  set_values(&mean, stats_centre_of(&before->sample, STATS_MEAN), stats_centre_of(&now->sample, STATS_MEAN));
+  struct stats_run_test runs = between_runs(before, now, STATS_MEAN, &k->o);
+  struct stats_interval ratio = ratio_interval(before, now, STATS_MEAN, &runs, &k->o);
+  mean.p = fmin(1, (double)tests * (mean.now >= mean.before ? runs.p_greater : runs.p_less));
+  mean.low = ratio.low - 1;
+  mean.high = ratio.high - 1;
+  bool moved = beyond_limits(&mean) && moved_along(&mean, lower_tenth_of_parts(before), lower_tenth_of_parts(now));
+  bool sure = mean.p < k->o.alpha && (mean.low > 0 || mean.high < 0);
+  if (moved && sure && direction(&mean) != change->verdict) {
+    *change = mean;
+    decide(change, direction(&mean), opgap_pool_printf(k->c->pool, "the mean; the median: %s -> %s", was, is));
+  } else if (change->verdict == OPGAP_IMPROVED && beyond_limits(&mean) && mean.now > mean.before) {
+    decide(change, OPGAP_SAME, "the median is lower, the mean higher");
+  } else if (change->verdict == OPGAP_SAME) {
+    *change = mean;
+    decide(change, OPGAP_SAME, opgap_pool_printf(k->c->pool, "the mean; the median: %s -> %s", was, is));
+    if (moved && mean.now > mean.before && mean.high > LARGE_CHANGE)
+      note(k, "%s: the rise may be chance and may be %.0f %%: record more runs or more steps", mean.name,
+           mean.high * 100);
+  }
+}
+
 static void judge_samples(struct comparing *k, struct opgap_change *change, const struct side *before,
-                          const struct side *now)
+                          const struct side *now, size_t tests)
 {
   if (before->total < k->o.min_steps || now->total < k->o.min_steps) {
     decide(change, OPGAP_INCOMPARABLE,
@@ -354,15 +442,13 @@ static void judge_samples(struct comparing *k, struct opgap_change *change, cons
     decide(change, OPGAP_INCOMPARABLE, "not a number");
     return;
   }
-  if (!beyond_limits(change)) {
-    decide(change, OPGAP_SAME, "");
-    return;
-  }
-  const char *why = doubt(k, change, before, now);
+  const char *why = beyond_limits(change) ? doubt(k, change, before, now) : "";
   if (why != NULL)
     decide(change, OPGAP_SAME, why);
   else
     decide(change, direction(change), "");
+  if (!change->counter && median_is_blind(k, change, before, now))
+    judge_mean(k, change, before, now, tests);
 }
 
 /* ---- metrics ---- */
@@ -461,13 +547,14 @@ static void compare_metrics(struct comparing *k)
     if (states[m].judged && states[m].samples)
       p[count++] = k->changes.at[states[m].change].p;
   }
+  size_t tests = count;
   stats_holm(p, count, p);
   count = 0;
   for (int m = 0; m < OPGAP_METRIC_COUNT; m++) {
     if (states[m].judged && states[m].samples) {
       struct opgap_change *change = &k->changes.at[states[m].change];
       change->p = p[count++];
-      judge_samples(k, change, &states[m].before, &states[m].now);
+      judge_samples(k, change, &states[m].before, &states[m].now, tests);
     }
     side_close(&states[m].before);
     side_close(&states[m].now);

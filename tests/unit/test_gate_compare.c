@@ -245,6 +245,98 @@ START_TEST(test_disturbed_run_passes)
 }
 END_TEST
 
+/* DataLoader workers deliver their batches in bunches: of as many steps as there are workers, one waits for data and
+ * the others do not.  Of 8 bunches the first `early` hold none that waits. */
+static struct opgap_run *add_bunched_run(struct opgap_runs *runs, uint64_t seed, uint64_t workers, uint64_t wait_ms,
+                                         uint64_t ready_us, uint64_t early)
+{
+  struct opgap_run *run = add_run(runs, STEPS, seed, 1, 5);
+  uint64_t *samples = run->samples[OPGAP_METRIC_STEP];
+  run->samples[OPGAP_METRIC_DATA_WAIT] = opgap_pool_alloc(runs->pool, STEPS * 8);
+  for (uint64_t i = 0; i < STEPS; i++) {
+    bool waits = i % workers == 0 && i / workers % 8 >= early;
+    samples[i] = samples[i] / 10000 * (waits ? wait_ms * 1000 : ready_us); /* 10 to 10.2 ms, from times() */
+    run->samples[OPGAP_METRIC_DATA_WAIT][i] = waits ? samples[i] - ready_us * 1000 : 0;
+  }
+  return run;
+}
+
+/* Three times as long, while the median, a step that does not wait, is shorter than before. */
+START_TEST(test_bunched_steps_are_judged_by_their_mean)
+{
+  add_bunched_run(before, 1, 2, 40, 4000, 0);
+  add_bunched_run(now, 2, 2, 120, 1700, 1);
+  const struct opgap_change *step = compare("step");
+  ck_assert_int_eq(c->verdict, OPGAP_REGRESSED);
+  ck_assert_int_eq(step->verdict, OPGAP_REGRESSED);
+  ck_assert(step->before > 20e6 && step->before < 24e6 && step->now > 50e6 && step->now < 62e6);
+  ck_assert(step->low > 0 && step->low < step->relative && step->high > step->relative);
+  ck_assert(strncmp(step->reason, "the mean; the median: ", 22) == 0);
+  struct opgap_runs *other = before; /* and back: not "slower", though the median is higher */
+  before = now;
+  now = other;
+  ck_assert_int_eq(compare("step")->verdict, OPGAP_IMPROVED);
+}
+END_TEST
+
+START_TEST(test_bunched_steps_against_themselves_pass)
+{
+  add_bunched_run(before, 1, 2, 40, 4000, 0);
+  add_bunched_run(now, 2, 2, 40, 4000, 1); /* the median tells one kind of step from the other */
+  const struct opgap_change *step = compare("step");
+  ck_assert_int_eq(step->verdict, OPGAP_SAME);
+  ck_assert(step->high < 1);
+}
+END_TEST
+
+/* Most steps do not wait, so the median is theirs, and sure.  The same step times without waits for data are those of a
+ * program that shares its core. */
+START_TEST(test_a_rise_that_the_median_cannot_see)
+{
+  add_bunched_run(before, 1, 8, 40, 2000, 0);
+  struct opgap_run *run = add_bunched_run(now, 2, 8, 120, 2000, 0);
+  const struct opgap_change *step = compare("step");
+  ck_assert_int_eq(step->verdict, OPGAP_REGRESSED);
+  ck_assert(step->relative > 1.3 && step->relative < 1.7 && step->low > 0);
+  memset(run->samples[OPGAP_METRIC_DATA_WAIT], 0, STEPS * 8);
+  step = compare("step");
+  ck_assert_int_eq(step->verdict, OPGAP_SAME);
+  ck_assert(fabs(step->relative) < 0.05);
+}
+END_TEST
+
+/* One step of eight waits: too few of 60 to exclude twice the time.  That is no finding, but it is said. */
+START_TEST(test_a_rise_that_may_be_large_is_noted)
+{
+  add_bunched_run(before, 1, 8, 40, 2000, 0);
+  uint64_t *samples = add_bunched_run(now, 2, 8, 40, 2000, 0)->samples[OPGAP_METRIC_STEP];
+  ck_assert_int_eq(compare("step")->verdict, OPGAP_SAME);
+  ck_assert_uint_eq(c->note_count, 0);
+  for (size_t i = 0; i < STEPS; i += 8) {
+    samples[i] += 10000000;
+    now->runs[0].samples[OPGAP_METRIC_DATA_WAIT][i] += 10000000;
+  }
+  const struct opgap_change *step = compare("step");
+  ck_assert_int_eq(step->verdict, OPGAP_SAME);
+  ck_assert(step->relative > 0.15 && step->relative < 0.25 && step->high > 1);
+  ck_assert_uint_eq(c->note_count, 1);
+  ck_assert(strncmp(c->notes[0], "step: the rise may be chance and may be ", 40) == 0);
+}
+END_TEST
+
+/* Single steps that were held up long raise the mean of a run, not that of each of its parts. */
+START_TEST(test_held_up_steps_pass)
+{
+  add_run(before, STEPS, 1, 1, 5);
+  uint64_t *samples = add_run(now, STEPS, 2, 1, 5)->samples[OPGAP_METRIC_STEP];
+  for (size_t i = 0; i < STEPS / 2; i += 3)
+    samples[i] *= 20;
+  const struct opgap_change *step = compare("step");
+  ck_assert_int_eq(step->verdict, OPGAP_SAME);
+  ck_assert_str_eq(step->reason, "");
+}
+END_TEST
+
 START_TEST(test_spread_of_the_repeats_is_a_threshold)
 {
   add_run(before, STEPS, 1, 1, 5);
@@ -582,6 +674,11 @@ int main(void)
   tcase_add_test(tests, test_rare_event_does_not_flake);
   tcase_add_test(tests, test_counter_with_spread_is_a_sample);
   tcase_add_test(tests, test_disturbed_run_passes);
+  tcase_add_test(tests, test_bunched_steps_are_judged_by_their_mean);
+  tcase_add_test(tests, test_bunched_steps_against_themselves_pass);
+  tcase_add_test(tests, test_a_rise_that_the_median_cannot_see);
+  tcase_add_test(tests, test_a_rise_that_may_be_large_is_noted);
+  tcase_add_test(tests, test_held_up_steps_pass);
   tcase_add_test(tests, test_spread_of_the_repeats_is_a_threshold);
   tcase_add_test(tests, test_missing_metric_is_no_pass);
   tcase_add_test(tests, test_absent_figure_is_unknown_and_an_absent_cause_is_0);
