@@ -9,7 +9,8 @@ docs=$(cd "$(dirname "$0")/../../docs/ci" && pwd)
 here=$(mktemp -d "${TMPDIR:-/tmp}/opgap-ci-XXXXXX")
 trap 'rm -rf "$here"' EXIT
 # The interpreter itself, not a script before it (pyenv): its shells' signal handlers may interrupt a record in the making.
-export PATH="$(dirname "$opgap"):$(python3 -c 'import os, sys; print(os.path.dirname(sys.executable))'):$PATH"
+python=$(python3 -c 'import os, sys; print(os.path.dirname(sys.executable))')
+export PATH="${opgap%/*}:$python:$PATH"
 cp "$program" "$here/train"
 cd "$here"
 head -c 4096 /dev/zero >data.bin
