@@ -161,6 +161,7 @@ void opgap_encode_begin(struct opgap_encoder *encoder, const struct opgap_tick_s
     encoder->of_event[event] = encoder->statuses[event] = 0;
     encoder->lengths[event] = 0;
   }
+  atomic_signal_fence(memory_order_seq_cst); /* as in opgap_encode_add */
   encoder->scale = scale ? *scale : (struct opgap_tick_scale){.mult = UINT64_C(1) << 32};
   encoder->present_count = encoder->count = encoder->records = encoder->invalid = encoder->name_count = 0;
   encoder->first_ns = UINT64_MAX;
@@ -229,8 +230,13 @@ size_t opgap_encode_add(struct opgap_encoder *encoder, const uint64_t *words, si
     if (encoder->count + shape->words > limit)
       return i;
     uint64_t end = unfold(encoder, shape, encoder->words + encoder->count, word0, words + i, ticks_high);
-    if (encoder->of_event[event]++ == 0)
+    if (encoder->of_event[event] == 0) {
       encoder->present[encoder->present_count++] = (uint16_t)event;
+      /* A forked child begins with a copy of this, from any moment: an event that is counted must be in `present`, by
+       * which the next chunk forgets it. */
+      atomic_signal_fence(memory_order_seq_cst);
+    }
+    encoder->of_event[event]++;
     encoder->at[encoder->records++] = (uint16_t)encoder->count;
     encoder->count += shape->words;
     encoder->event_end = opgap_put_varint(encoder->event_end, event);
