@@ -435,7 +435,6 @@ struct process *process_read(const char *path, char *error, size_t size)
   return process;
 }
 
-/* Puts a process on another clock: all its times move. */
 void process_shift_clock(struct process *process, int64_t shift)
 {
   process->shift_ns = (uint64_t)shift; /* added modulo 2^64, so that it may be negative */
@@ -487,7 +486,6 @@ static void forget(struct process *process, uint64_t before_ns)
   }
 }
 
-/* False: error[size] says why.  The process is another one where its file was replaced. */
 bool process_refresh(struct process **at, uint64_t from_ns, char *error, size_t size)
 {
   struct process *process = *at;

@@ -71,7 +71,6 @@ static struct opgap_arena *map_ring(const struct process *process, int fd, size_
   return arena;
 }
 
-/* Takes what the rings still hold.  True when a ring was there. */
 bool ring_take(struct process *process)
 {
   const char *ring = process_info(process, "ring");
@@ -102,7 +101,7 @@ bool ring_take(struct process *process)
   return taken;
 }
 
-/* ---- what the ring adds, and taking it back ---- */
+/* ---- taking it back ---- */
 
 bool ring_save(struct process *process)
 {

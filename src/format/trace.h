@@ -132,7 +132,8 @@ struct process *process_read(const char *path, char *error, size_t size);
 void process_free(struct process *process);
 /* Puts a process on another clock: all its times move. */
 void process_shift_clock(struct process *process, int64_t shift);
-/* Takes up what is new and gives up what ended before from_ns; *at is another process where its file was replaced. */
+/* Takes up what is new and gives up what ended before from_ns; *at is another process where its file was replaced.
+ * False: error[size] says why. */
 bool process_refresh(struct process **at, uint64_t from_ns, char *error, size_t size);
 
 /* chunks.c */
