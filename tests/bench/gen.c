@@ -42,7 +42,7 @@ struct stream {
 static struct opgap_encoder encoder;
 static struct stream streams[THREADS];
 static uint16_t ev_malloc, ev_free, ev_read, ev_signal, ev_wait;
-static int32_t tid;       /* of its first thread */
+static int32_t tid;       /* of its first thread: its pid */
 static uint32_t sequence; /* of the file */
 static uint64_t total;    /* records of the file */
 static FILE *file;
@@ -204,8 +204,8 @@ static void describe(uint16_t type, const char *const pairs[][2])
 static void begin_file(const char *folder, bool allocations, unsigned rank, unsigned ranks)
 {
   char path[4096], pid[16], rank_text[16], size_text[16];
-  snprintf(path, sizeof path, "%s/gen-%u-1.opgt", folder, 1000 + rank * THREADS);
-  snprintf(pid, sizeof pid, "%u", 1000 + rank * THREADS);
+  snprintf(path, sizeof path, "%s/gen-%d-1.opgt", folder, tid);
+  snprintf(pid, sizeof pid, "%d", tid);
   snprintf(rank_text, sizeof rank_text, "%u", rank);
   snprintf(size_text, sizeof size_text, "%u", ranks);
   sequence = 0;
@@ -216,7 +216,7 @@ static void begin_file(const char *folder, bool allocations, unsigned rank, unsi
                                      .min_version = OPGAP_TRACE_VERSION,
                                      .header_bytes = sizeof header,
                                      .start_ns = streams[0].now,
-                                     .pid = (int32_t)(1000 + rank * THREADS)};
+                                     .pid = tid};
   memcpy(header.magic, OPGAP_TRACE_MAGIC, sizeof header.magic);
   if (fwrite(&header, sizeof header, 1, file) != 1)
     die("writing");
