@@ -478,21 +478,6 @@ static void add_communication(struct list *l, uint64_t ns, uint64_t bound)
 
 /* ---- without a GPU: the work itself ---- */
 
-/* Average self time of a framework op in trainers; 0 without ops. */
-static uint64_t mean_op(const struct opgap_summary *s)
-{
-  uint64_t ns = 0, calls = 0;
-  for (size_t i = 0; i < s->op_count; i++) {
-    const struct opgap_sum_op *op = &s->ops[i];
-    if (op->kind != OPGAP_OP_TORCH || op->role == OPGAP_ROLE_WORKER ||
-        strncmp(op->name, "enumerate(DataLoader)#", 22) == 0)
-      continue;
-    ns += op->self_cpu_ns;
-    calls += op->calls;
-  }
-  return calls ? ns / calls : 0;
-}
-
 /* Time runnable without a CPU, and off the CPU for unknown reasons; returns it.  Removing it may free what ran in its
  * place as well, so all work bounds it. */
 static uint64_t add_off_cpu(struct list *l, uint64_t work)
@@ -541,7 +526,7 @@ static void add_cpu_work(struct list *l)
   for (int c = 0; c < OPGAP_CAUSE_COUNT; c++)
     waited += b->other_wait_ns[c];
   uint64_t in_ops = b->class_ns[OPGAP_CLASS_CPU_EXEC], code = less(b->class_ns[OPGAP_CLASS_OTHER], waited);
-  uint64_t work = in_ops + code, off = at_most(add_off_cpu(l, work), work), mean = mean_op(l->s);
+  uint64_t work = in_ops + code, off = at_most(add_off_cpu(l, work), work), mean = verdict_mean_op(l->s);
   struct faults faults = faults_of(l->a);
   /* a fault costs about 0.5 us: fewer of them are no matter, whatever else the kernel does */
   double on_cpu = 1 - share(off, work), kernel = faults.rate >= 20000 && faults.kernel >= 0.2 ? faults.kernel : 0;

@@ -776,6 +776,8 @@ void intervals_drop_before(struct intervals *iv, uint64_t time);
 
 /* verdict.c */
 void verdict_finish(struct analysis *a);
+/* Average self time of a framework op in trainers; 0 without ops. */
+uint64_t verdict_mean_op(const struct opgap_summary *s);
 
 /* stats.c */
 uint64_t stats_percentile(const uint64_t *sorted, size_t count, double share);

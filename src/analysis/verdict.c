@@ -334,8 +334,7 @@ static void evidence_top_op(struct draft *d, enum opgap_op_kind kind)
                                 gpu ? "CUDA" : "CPU", (unsigned long long)top->calls));
 }
 
-/* Average self time of a framework op in trainers; 0 without ops. */
-static uint64_t mean_op(const struct opgap_summary *s)
+uint64_t verdict_mean_op(const struct opgap_summary *s)
 {
   uint64_t ns = 0, calls = 0;
   for (size_t i = 0; i < s->op_count; i++) {
@@ -404,7 +403,7 @@ static void judge_cpu(struct draft *d, uint64_t total)
   double communication = share(s->breakdown.class_ns[OPGAP_CLASS_COMMUNICATION], total);
   double ops = share(s->breakdown.class_ns[OPGAP_CLASS_CPU_EXEC] + threads, total);
   double other = share(others - waits - files - threads, total);
-  uint64_t mean = mean_op(s);
+  uint64_t mean = verdict_mean_op(s);
   uint64_t off_cpu = s->breakdown.queue_ns + s->breakdown.throttled_ns + s->breakdown.outside_ns;
   double on_cpu = 1 - fmin(1, share(off_cpu, (uint64_t)((ops + other) * (double)total)));
   if (wait >= 0.05)
