@@ -347,18 +347,24 @@ uint64_t verdict_mean_op(const struct opgap_summary *s)
   return calls ? ns / calls : 0;
 }
 
+static bool is_among(const char *text, const char *const *texts, size_t count)
+{
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(text, texts[i]) == 0)
+      return true;
+  return false;
+}
+
 /* Ops and code between them hold time in which the main thread had no CPU.  When that is the largest bottleneck, it
  * stands before what is said of them. */
 static void put_cpu_first(struct draft *d)
 {
   static const char *const kinds[] = {"run_queue", "oversubscription", "cgroup_limit", "blocked_outside"};
   const struct opgap_sum_bottleneck *first = d->v->bottlenecks;
-  for (size_t i = 0; d->v->bottleneck_count > 0 && i < sizeof kinds / sizeof *kinds; i++) {
-    if (strcmp(first->kind, kinds[i]) == 0) {
-      evidence(d, opgap_pool_printf(d->a->pool, "%s.", first->text));
-      remedy(d, first->remedy);
-    }
-  }
+  if (d->v->bottleneck_count == 0 || !is_among(first->kind, kinds, sizeof kinds / sizeof *kinds))
+    return;
+  evidence(d, opgap_pool_printf(d->a->pool, "%s.", first->text));
+  remedy(d, first->remedy);
 }
 
 /* A large bottleneck of another class than the verdict's gets its word, too. */
@@ -368,12 +374,10 @@ static void remedies_besides(struct draft *d)
                                       "lock",       "gil",       "child_process"};
   for (size_t i = 0; i < d->v->bottleneck_count; i++) {
     const struct opgap_sum_bottleneck *b = &d->v->bottlenecks[i];
-    bool large = share(b->ns, d->v->step_ns) >= 0.2, listed = false;
-    for (size_t k = 0; k < d->v->remedy_count; k++)
-      listed = listed || strcmp(d->v->remedies[k], b->remedy) == 0;
-    for (size_t k = 0; large && !listed && k < sizeof kinds / sizeof *kinds; k++)
-      if (strcmp(b->kind, kinds[k]) == 0)
-        remedy(d, b->remedy);
+    bool large = share(b->ns, d->v->step_ns) >= 0.2;
+    if (large && is_among(b->kind, kinds, sizeof kinds / sizeof *kinds) &&
+        !is_among(b->remedy, d->v->remedies, d->v->remedy_count))
+      remedy(d, b->remedy);
   }
 }
 
