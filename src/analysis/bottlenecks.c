@@ -394,7 +394,7 @@ static const struct wait_kind {
     {OPGAP_CAUSE_LOCK, "lock", "waits for a lock",
      "Hold the lock for less time, or prepare what it protects outside of the step: see the table of locks."},
     {OPGAP_CAUSE_GIL, "gil", "waits for Python's global lock (GIL)",
-     "Move the Python work of other threads into processes."},
+     "Move the Python work of other threads into processes: they hold the GIL that the step waits for."},
     {OPGAP_CAUSE_ALLOCATION, "allocation", "allocates and frees memory",
      "Reuse buffers instead of allocating them in each step."},
     {OPGAP_CAUSE_CHILD, "child_process", "waits for a child process",
@@ -411,12 +411,22 @@ static const struct wait_kind {
      "See the longest idle gaps: they name the call that waited."},
 };
 
+static const char write_less[] =
+    "Write less often (checkpoints, logs that are synced), or from another thread or process.";
+
+const char *bottlenecks_wait_remedy(enum opgap_cause cause)
+{
+  for (size_t i = 0; i < sizeof waits / sizeof *waits; i++)
+    if (waits[i].cause == cause)
+      return waits[i].remedy;
+  return cause == OPGAP_CAUSE_FILE_IO ? write_less : NULL;
+}
+
 static void add_files(struct list *l, uint64_t ns, uint64_t bound)
 {
   const struct process *p = &l->a->processes[steps_process(l->a)];
   if (p->step_write_ns > p->step_read_ns)
-    add(l, "file_write", ns, bound,
-        "Write less often (checkpoints, logs that are synced), or from another thread or process.",
+    add(l, "file_write", ns, bound, write_less,
         "The main thread is in calls on files for %.1f %% of step time, mostly writing and syncing%s", percent(l, ns),
         file_words(l, true));
   else

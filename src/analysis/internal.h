@@ -682,6 +682,8 @@ void loader_finish(struct analysis *a);
 
 /* bottlenecks.c: also sets loader_kind, which verdict_finish reads */
 void bottlenecks_finish(struct analysis *a);
+/* Against waits of the main thread for a cause, of files: for those that are written.  NULL: there is none. */
+const char *bottlenecks_wait_remedy(enum opgap_cause cause);
 
 /* blame.c: explains [start, end) of thread t as a part of a gap of thread `own` */
 void blame_thread(struct analysis *a, const struct thread *own, struct thread *t, uint64_t start, uint64_t end,

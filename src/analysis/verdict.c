@@ -219,27 +219,13 @@ static void remedies_compute(struct draft *d)
   remedy(d, "The ops are the work itself: a faster device, or a smaller model, is the next step.");
 }
 
+/* That of the bottleneck, so that remedies_besides does not say it again.  What other causes wait for, the gaps tell.
+ */
 static void remedies_wait(struct draft *d, enum opgap_cause cause)
 {
-  switch (cause) {
-  case OPGAP_CAUSE_SLEEP:
-    remedy(d, "Take the sleep out of the step, or wait for the event itself instead of polling with sleep.");
-    break;
-  case OPGAP_CAUSE_CHILD:
-    remedy(d, "Start child processes ahead or outside of the step, and collect their results later.");
-    break;
-  case OPGAP_CAUSE_LOCK:
-    remedy(d, "Hold the lock for less time, or prepare what it protects outside of the step: see the table of locks.");
-    break;
-  case OPGAP_CAUSE_FILE_IO:
-    remedy(d, "Write less often (checkpoints, logs that are synced), or from another thread or process.");
-    break;
-  case OPGAP_CAUSE_GIL:
-    remedy(d, "Move the Python work of other threads into processes: they hold the GIL that the step waits for.");
-    break;
-  default:
-    remedy(d, "See the longest idle gaps: they name the call that waited and what it waited for.");
-  }
+  bool plain = cause == OPGAP_CAUSE_SLEEP || cause == OPGAP_CAUSE_CHILD || cause == OPGAP_CAUSE_LOCK ||
+               cause == OPGAP_CAUSE_FILE_IO || cause == OPGAP_CAUSE_GIL;
+  remedy(d, bottlenecks_wait_remedy(plain ? cause : OPGAP_CAUSE_SYNCHRONISATION));
 }
 
 static void evidence_wait(struct draft *d, enum opgap_cause cause, double wait, uint64_t total)

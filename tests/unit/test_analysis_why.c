@@ -278,6 +278,27 @@ START_TEST(test_communication_bound)
 }
 END_TEST
 
+/* A timed wait of 5 ms that ran out gives the condition variable away as the GIL's.  Its remedy is told once. */
+START_TEST(test_gil_in_steps)
+{
+  unsigned other = fake_thread(p, 101, "json");
+  for (uint64_t i = 0; i < STEPS; i++) {
+    step_begins(i);
+    fake_call(p, t, 0, FAKE_COND_TIMEDWAIT, step_us(i) + 2100, step_us(i) + 7150, 0x61, 0, 110);
+    fake_call(p, other, 0, FAKE_COND_SIGNAL, step_us(i) + 9000, step_us(i) + 9000, 0x61, 0, 0);
+    fake_call(p, t, 0, FAKE_COND_TIMEDWAIT, step_us(i) + 7150, step_us(i) + 9100, 0x61, 0, 0);
+    step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_first(s, "gil");
+  ck_assert_uint_eq(bottleneck(s, "gil")->ns, COUNTED * 7 * MS);
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_UNDECIDED);
+  ck_assert_uint_eq(s->verdict.remedy_count, 1);
+  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "they hold the GIL"));
+  opgap_summary_free(s);
+}
+END_TEST
+
 static void memory_sample(unsigned stream, uint64_t at_us, uint64_t system_ns)
 {
   fake_record(p, stream,
@@ -1209,6 +1230,7 @@ int main(void)
   tcase_add_test(tests, test_children_of_a_range_that_ended_elsewhere);
   tcase_add_test(tests, test_growth_of_live_bytes);
   tcase_add_test(tests, test_no_growth);
+  tcase_add_test(tests, test_gil_in_steps);
   tcase_add_test(tests, test_run_queue);
   tcase_add_test(tests, test_ops_without_a_cpu);
   tcase_add_test(tests, test_mostly_start_up);
