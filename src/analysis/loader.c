@@ -36,8 +36,9 @@ static void add_to_epoch(struct analysis *a, struct fetches *f, const struct opg
 }
 
 /* How many batches the pin-memory thread had done that the trainer had not fetched. */
-static void add_pinned(const struct analysis *a, const struct process *p, struct fetches *f, uint64_t waited_ns)
+static void add_pinned(const struct analysis *a, struct process *p, uint64_t waited_ns)
 {
+  struct fetches *f = &p->fetches;
   const struct thread *t = p->pin_thread ? &a->threads[p->pin_thread - 1] : NULL;
   if (t == NULL || t->work_pipe != f->pipe + 1)
     return;
@@ -47,8 +48,8 @@ static void add_pinned(const struct analysis *a, const struct process *p, struct
 
 void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t pipe, uint64_t waited_ns)
 {
-  const struct process *p = &a->processes[t->process];
-  struct fetches *f = &a->processes[t->process].fetches;
+  struct process *p = &a->processes[t->process];
+  struct fetches *f = &p->fetches;
   if (pipe == 0 && p->pin_thread != 0)
     pipe = a->threads[p->pin_thread - 1].work_pipe - 1;
   if (pipe != 0 && pipe != f->pipe) {
@@ -67,7 +68,7 @@ void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_recor
       struct depth *depth = VEC_PUSH(&f->depths);
       depth->at = r->start_ns;
       depth->ready = waited_ns > 0 || sent <= f->taken ? 0 : (uint32_t)(sent - f->taken);
-      add_pinned(a, p, f, waited_ns);
+      add_pinned(a, p, waited_ns);
     }
   }
   f->taken = waited_ns > 0 || f->taken + 1 > sent ? sent : f->taken + 1;
@@ -84,22 +85,36 @@ static uint64_t less(uint64_t from, uint64_t what)
   return from > what ? from - what : 0;
 }
 
+static const struct thread *main_thread(const struct analysis *a, const struct process *p)
+{
+  return p->main_thread == UINT32_MAX ? NULL : &a->threads[p->main_thread];
+}
+
+/* When a process asked for its first index, as far as is known. */
+static uint64_t ready_at(const struct analysis *a, const struct process *p)
+{
+  const struct thread *t = main_thread(a, p);
+  if (t == NULL || (t->first_poll_ns == 0 && t->first_op_ns == 0))
+    return p->info->start_ns;
+  return t->first_poll_ns ? t->first_poll_ns : t->first_op_ns;
+}
+
 static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *row)
 {
   const struct process *p = &a->processes[process];
-  const struct thread *t = p->main_thread == UINT32_MAX ? NULL : &a->threads[p->main_thread];
+  const struct thread *t = main_thread(a, p);
+  uint64_t ready = ready_at(a, p);
   *row = (struct opgap_sum_worker){.pid = p->info->pid,
                                    .worker = p->worker,
                                    .label = p->label,
                                    .source_location = "",
                                    .start_ns = p->info->start_ns - a->start_ns,
+                                   .startup_ns = less(ready, p->info->start_ns),
                                    .batches = opgap_map_get(&a->window_writes, p->result_pipe, process),
                                    .queue_ns = OPGAP_UNKNOWN,
                                    .read_bytes = p->read_bytes};
   if (t == NULL)
     return;
-  uint64_t ready = t->first_poll_ns ? t->first_poll_ns : t->first_op_ns ? t->first_op_ns : p->info->start_ns;
-  row->startup_ns = less(ready, p->info->start_ns);
   const struct thread_waits *all = &t->waits, *before = &t->waits_before_poll; /* before: start-up */
   row->idle_ns = all->idle - before->idle;
   uint64_t begin = ready > a->window_start ? ready : a->window_start;
@@ -253,12 +268,11 @@ static void fill_epochs(struct analysis *a, unsigned trainer, struct opgap_sum_l
         .first_wait_ns = from->first_wait_ns, .fetches = from->count, .await_ns = from->waited_ns};
     for (unsigned k = 0; k < a->process_count; k++) {
       const struct process *p = &a->processes[k];
-      struct opgap_sum_worker worker;
       if (p->role != OPGAP_ROLE_WORKER || p->result_pipe != from->pipe)
         continue;
-      fill(a, k, &worker);
+      uint64_t startup = less(ready_at(a, p), p->info->start_ns);
       row->workers++;
-      row->startup_ns = worker.startup_ns > row->startup_ns ? worker.startup_ns : row->startup_ns;
+      row->startup_ns = startup > row->startup_ns ? startup : row->startup_ns;
       start = p->info->start_ns < start ? p->info->start_ns : start;
     }
     if (row->workers == 0 || row->fetches == 0)
