@@ -1,0 +1,76 @@
+/* The encoder in a forked child: its copy was made at any moment of a chunk that another thread had in the making. */
+#include <check.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "format/arena.h"
+#include "format/encode.h"
+#include "suite.h"
+
+#define FORKS 1000 /* without the order in encode.c one in some hundred sees it */
+
+static struct opgap_encoder encoder;
+static uint64_t words[OPGAP_ENCODE_MAX_WORDS]; /* a record of each builtin event */
+static size_t word_count;
+static uint8_t wanted[OPGAP_ENCODE_BUFFER], made[OPGAP_ENCODE_BUFFER];
+static atomic_bool stop;
+
+static void add_chunk(void)
+{
+  opgap_encode_begin(&encoder, NULL);
+  opgap_encode_add(&encoder, words, word_count, 0, OPGAP_ENCODE_MAX_WORDS);
+}
+
+static void *add_chunks(void *unused)
+{
+  while (!atomic_load(&stop))
+    add_chunk();
+  return unused;
+}
+
+START_TEST(copy_of_a_forked_child)
+{
+  unsigned count;
+  const struct opgap_event *events = opgap_schema_builtin(&count);
+  opgap_encoder_init(&encoder, NULL, 0);
+  for (unsigned i = 0; i < count; i++) {
+    unsigned size = encoder.shapes[events[i].id].words;
+    words[word_count] = OPGAP_WORD0(events[i].id, size, 0, 0);
+    word_count += size;
+  }
+  add_chunk();
+  struct opgap_encoded whole = opgap_encode_end(&encoder, wanted);
+  ck_assert_uint_eq(whole.records, count);
+  pthread_t thread;
+  ck_assert_int_eq(pthread_create(&thread, NULL, add_chunks, NULL), 0);
+  for (int i = 0; i < FORKS; i++) {
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+      opgap_encoder_init(&encoder, NULL, 0);
+      add_chunk();
+      struct opgap_encoded encoded = opgap_encode_end(&encoder, made);
+      _exit(encoded.bytes != whole.bytes || memcmp(made, wanted, whole.bytes) != 0);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+  }
+  atomic_store(&stop, true);
+  pthread_join(thread, NULL);
+}
+END_TEST
+
+int main(void)
+{
+  Suite *suite = suite_create("encode");
+  TCase *tests = tcase_create("encode");
+  tcase_set_timeout(tests, 60);
+  tcase_add_test(tests, copy_of_a_forked_child);
+  suite_add_tcase(suite, tests);
+  return run_suite(suite);
+}
