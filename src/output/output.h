@@ -38,7 +38,6 @@ struct opgap_output_options {
   enum opgap_sort sort;
 };
 
-/* Rows of `count` that a table shows. */
 /* The number of the step that holds this time of the run; the number of steps when none does. */
 static inline size_t opgap_step_at(const struct opgap_summary *summary, uint64_t ns)
 {
@@ -54,6 +53,7 @@ static inline size_t opgap_step_at(const struct opgap_summary *summary, uint64_t
   return low > 0 && ns - steps->start_ns[low - 1] < steps->durations_ns[low - 1] ? low - 1 : steps->count;
 }
 
+/* Rows of `count` that a table shows. */
 static inline size_t opgap_shown(size_t count, const struct opgap_output_options *options)
 {
   return options->limit > 0 && count > options->limit ? options->limit : count;
