@@ -12,6 +12,16 @@ static json_t *number(uint64_t value)
   return value == OPGAP_UNKNOWN ? json_null() : json_integer((json_int_t)value);
 }
 
+static json_t *known_text(const char *text)
+{
+  return text[0] ? opgap_json_text(text) : json_null();
+}
+
+static json_t *known_real(double value) /* negative: unknown */
+{
+  return value < 0 ? json_null() : json_real(value);
+}
+
 static json_t *numbers(const uint64_t *values, size_t count)
 {
   json_t *array = json_array();
@@ -77,8 +87,8 @@ static json_t *process_json(const struct opgap_sum_process *p)
   PUT(j, "written_bytes", number(p->written_bytes));
   PUT(j, "allocations", number(p->allocations));
   PUT(j, "rss_bytes", number(p->rss_bytes));
-  PUT(j, "open_op", p->open_op[0] ? opgap_json_text(p->open_op) : json_null());
-  PUT(j, "open_call", p->open_call[0] ? opgap_json_text(p->open_call) : json_null());
+  PUT(j, "open_op", known_text(p->open_op));
+  PUT(j, "open_call", known_text(p->open_call));
   PUT(j, "open_ns", p->open_call[0] ? number(p->open_ns) : json_null());
   return j;
 }
@@ -111,7 +121,7 @@ static json_t *op_json(const struct opgap_sum_op *op)
   PUT(j, "alloc_count", number(op->alloc_count));
   PUT(j, "alloc_bytes", number(op->alloc_bytes));
   PUT(j, "estimated", json_boolean(op->estimated));
-  PUT(j, "source_location", op->source_location[0] ? opgap_json_text(op->source_location) : json_null());
+  PUT(j, "source_location", known_text(op->source_location));
   return j;
 }
 
@@ -181,7 +191,7 @@ static json_t *lived_json(const struct opgap_sum_lived *row)
   PUT(j, "tid", json_integer(row->tid));
   PUT(j, "thread", opgap_json_text(row->thread));
   PUT(j, "op", opgap_json_text(row->op));
-  PUT(j, "source_location", row->source_location[0] ? opgap_json_text(row->source_location) : json_null());
+  PUT(j, "source_location", known_text(row->source_location));
   PUT(j, "bytes", number(row->bytes));
   PUT(j, "blocks", number(row->blocks));
   PUT(j, "growth_per_step", known ? json_real(row->growth_bytes) : json_null());
@@ -259,14 +269,14 @@ static json_t *lock_json(const struct opgap_sum_lock *lock)
   PUT(j, "pid", json_integer(lock->pid));
   PUT(j, "call", opgap_json_text(lock->call));
   PUT(j, "object", number(lock->object));
-  PUT(j, "symbol", lock->symbol[0] ? opgap_json_text(lock->symbol) : json_null());
+  PUT(j, "symbol", known_text(lock->symbol));
   PUT(j, "waits", number(lock->waits));
   PUT(j, "wait_ns", number(lock->wait_ns));
   PUT(j, "longest_ns", number(lock->longest_ns));
   PUT(j, "threads", json_integer(lock->threads));
-  PUT(j, "held_by", lock->held_by[0] ? opgap_json_text(lock->held_by) : json_null());
-  PUT(j, "block", lock->block[0] ? opgap_json_text(lock->block) : json_null());
-  PUT(j, "source_location", lock->source_location[0] ? opgap_json_text(lock->source_location) : json_null());
+  PUT(j, "held_by", known_text(lock->held_by));
+  PUT(j, "block", known_text(lock->block));
+  PUT(j, "source_location", known_text(lock->source_location));
   return j;
 }
 
@@ -306,7 +316,7 @@ static json_t *worker_json(const struct opgap_sum_worker *w)
   PUT(j, "run_queue_ns", number(w->queue_ns));
   PUT(j, "read_bytes", number(w->read_bytes));
   PUT(j, "awaited_ns", number(w->awaited_ns));
-  PUT(j, "source_location", w->source_location[0] ? opgap_json_text(w->source_location) : json_null());
+  PUT(j, "source_location", known_text(w->source_location));
   PUT(j, "source_ns", number(w->source_ns));
   return j;
 }
@@ -326,14 +336,14 @@ static json_t *epoch_json(const struct opgap_sum_epoch *e)
 
 static json_t *pin_json(const struct opgap_sum_loader *l)
 {
-  json_t *j = l->pin_threads ? json_object() : json_null();
   if (l->pin_threads == 0)
-    return j;
+    return json_null();
+  json_t *j = json_object();
   PUT(j, "threads", json_integer(l->pin_threads));
   PUT(j, "batches", number(l->pin_batches));
   PUT(j, "wait_ns", number(l->pin_wait_ns));
   PUT(j, "busy_ns", number(l->pin_busy_ns));
-  PUT(j, "ready_batches", l->pinned_depth < 0 ? json_null() : json_real(l->pinned_depth));
+  PUT(j, "ready_batches", known_real(l->pinned_depth));
   return j;
 }
 
@@ -345,14 +355,14 @@ static json_t *loader_json(const struct opgap_sum_loader *l)
   for (size_t i = 0; i < l->epoch_count; i++)
     json_array_append_new(epochs, epoch_json(&l->epochs[i]));
   for (unsigned i = 0; l->depth_chunk_ns > 0 && i < OPGAP_DEPTH_CHUNKS; i++)
-    json_array_append_new(depths, l->depths[i] < 0 ? json_null() : json_real(l->depths[i]));
+    json_array_append_new(depths, known_real(l->depths[i]));
   PUT(j, "workers", json_integer(l->workers));
   PUT(j, "fetches", number(l->fetches));
   PUT(j, "fetch_ns", number(l->fetch_ns));
   PUT(j, "waited", number(l->waited));
   PUT(j, "wait_ns", number(l->await_ns));
   PUT(j, "startup_wait_ns", number(l->startup_wait_ns));
-  PUT(j, "ready_batches", l->depth < 0 ? json_null() : json_real(l->depth));
+  PUT(j, "ready_batches", known_real(l->depth));
   PUT(j, "ready_start_ns", l->depth_chunk_ns ? number(l->depth_start_ns) : json_null());
   PUT(j, "ready_chunk_ns", l->depth_chunk_ns ? number(l->depth_chunk_ns) : json_null());
   PUT(j, "ready_over_time", depths);
@@ -450,7 +460,7 @@ static json_t *gpu_state_json(const struct opgap_sum_gpu_state *s)
   PUT(j, "total_bytes", number(s->total_bytes));
   PUT(j, "held_down", number(s->braked));
   PUT(j, "held_down_by", brakes);
-  PUT(j, "driver", s->driver[0] ? opgap_json_text(s->driver) : json_null());
+  PUT(j, "driver", known_text(s->driver));
   return j;
 }
 
@@ -467,8 +477,8 @@ static json_t *gpu_json(const struct opgap_sum_gpu *g)
   PUT(j, "name", opgap_json_text(g->name));
   PUT(j, "host", opgap_json_text(g->host));
   PUT(j, "busy_ns", traced_number(g, g->busy_ns));
-  PUT(j, "utilisation", g->utilisation < 0 ? json_null() : json_real(g->utilisation));
-  PUT(j, "sampled_utilisation", g->sampled_utilisation < 0 ? json_null() : json_real(g->sampled_utilisation));
+  PUT(j, "utilisation", known_real(g->utilisation));
+  PUT(j, "sampled_utilisation", known_real(g->sampled_utilisation));
   PUT(j, "span_ns", traced_number(g, g->span_ns));
   PUT(j, "kernel_ns", traced_number(g, g->kernel_ns));
   PUT(j, "memcpy_ns", traced_number(g, g->memcpy_ns));
@@ -505,7 +515,7 @@ static json_t *kernel_json(const struct opgap_sum_kernel *k)
   PUT(j, "one_shape", json_boolean(k->one_shape));
   PUT(j, "registers", number(k->registers));
   PUT(j, "shared_bytes", number(k->shared_bytes));
-  PUT(j, "occupancy", k->occupancy < 0 ? json_null() : json_real(k->occupancy));
+  PUT(j, "occupancy", known_real(k->occupancy));
   return j;
 }
 
@@ -552,7 +562,7 @@ static json_t *finding_json(const struct opgap_sum_finding *f)
   json_t *j = json_object();
   PUT(j, "rule", opgap_json_text(opgap_gpu_finding_name(f->finding)));
   PUT(j, "op", opgap_json_text(f->op));
-  PUT(j, "source_location", f->source_location[0] ? opgap_json_text(f->source_location) : json_null());
+  PUT(j, "source_location", known_text(f->source_location));
   PUT(j, "count", number(f->count));
   PUT(j, "time_ns", number(f->ns));
   PUT(j, "bytes", number(f->bytes));
@@ -591,7 +601,7 @@ static json_t *thread_gap_json(const struct opgap_summary *s, const struct opgap
   PUT(j, "duration_ns", number(gap->duration_ns));
   PUT(j, "step", step_json(s, gap->start_ns));
   PUT(j, "call", opgap_json_text(gap->call));
-  PUT(j, "op", gap->op[0] ? opgap_json_text(gap->op) : json_null());
+  PUT(j, "op", known_text(gap->op));
   PUT(j, "cause", opgap_json_text(gap->cause_count ? opgap_cause_name(gap->causes[0].cause) : "unknown"));
   PUT(j, "detail", opgap_json_text(gap->cause_count ? gap->causes[0].detail : ""));
   PUT(j, "causes", causes_json(gap->causes, gap->cause_count, false));
@@ -608,8 +618,8 @@ static json_t *gpu_gap_json(const struct opgap_summary *s, const struct opgap_su
   PUT(j, "step", step_json(s, gap->start_ns));
   PUT(j, "previous", opgap_json_text(gap->previous));
   PUT(j, "next", opgap_json_text(gap->next));
-  PUT(j, "op_before", gap->op_before[0] ? opgap_json_text(gap->op_before) : json_null());
-  PUT(j, "op_after", gap->op_after[0] ? opgap_json_text(gap->op_after) : json_null());
+  PUT(j, "op_before", known_text(gap->op_before));
+  PUT(j, "op_after", known_text(gap->op_after));
   PUT(j, "causes", causes_json(gap->causes, gap->cause_count, false));
   return j;
 }
@@ -695,8 +705,8 @@ static json_t *straggler_json(const struct opgap_sum_ranks *ranks)
   const struct opgap_sum_rank *r = &ranks->rows[ranks->straggler];
   PUT(j, "rank", r->rank < 0 ? json_null() : json_integer(r->rank));
   PUT(j, "pid", json_integer(r->pid));
-  PUT(j, "part", ranks->straggler_part[0] ? opgap_json_text(ranks->straggler_part) : json_null());
-  PUT(j, "detail", ranks->straggler_detail[0] ? opgap_json_text(ranks->straggler_detail) : json_null());
+  PUT(j, "part", known_text(ranks->straggler_part));
+  PUT(j, "detail", known_text(ranks->straggler_detail));
   PUT(j, "extra_ns", ranks->straggler_part[0] ? number(ranks->straggler_extra_ns) : json_null());
   return j;
 }
