@@ -494,7 +494,7 @@ static void loader(const struct page *p)
 {
   const struct opgap_sum_loader *l = &p->s->loader;
   struct table table;
-  char wait[32], startup[32], busy[32], depth[OPGAP_DEPTH_CHUNKS + 1], chunk[32];
+  char wait[32], startup[32], busy[32], pinned[64] = "", depth[OPGAP_DEPTH_CHUNKS + 1], chunk[32];
   if (l->worker_count == 0)
     return;
   heading(p, "DataLoader workers");
@@ -510,10 +510,10 @@ static void loader(const struct page *p)
   if (l->pin_threads > 0) {
     text_time(wait, sizeof wait, l->pin_wait_ns);
     text_time(busy, sizeof busy, l->pin_busy_ns);
-    say(p,
-        "pin-memory thread: %llu batches, waited %s for workers, %s in no blocking call; of the ready ones ~%.1f "
-        "were pinned",
-        (unsigned long long)l->pin_batches, wait, busy, l->pinned_depth);
+    if (l->pinned_depth >= 0)
+      snprintf(pinned, sizeof pinned, "; of the ready ones ~%.1f were pinned", l->pinned_depth);
+    say(p, "pin-memory thread: %llu batches, waited %s for workers, %s in no blocking call%s",
+        (unsigned long long)l->pin_batches, wait, busy, pinned);
   }
   if (p->markdown)
     fputc('\n', p->file);

@@ -551,6 +551,22 @@ START_TEST(test_report_fits_terminals)
 }
 END_TEST
 
+START_TEST(test_pin_memory_thread)
+{
+  struct opgap_summary s = wide_summary();
+  struct opgap_sum_worker worker = {.label = "DataLoader worker 0", .source_location = ""};
+  s.loader = (struct opgap_sum_loader){
+      .worker = &worker, .worker_count = 1, .pin_threads = 1, .pin_batches = 7, .depth = -1, .pinned_depth = -1};
+  char *text = print_with(opgap_output_text, &s, 0);
+  ck_assert_ptr_nonnull(strstr(text, "7 batches, waited 0.000us for workers, 0.000us in no blocking call\n"));
+  free(text);
+  s.loader.pinned_depth = 1.5;
+  text = print_with(opgap_output_text, &s, 0);
+  ck_assert_ptr_nonnull(strstr(text, "in no blocking call; of the ready ones ~1.5 were pinned\n"));
+  free(text);
+}
+END_TEST
+
 /* Ranks 0, 1 and 12, so that whole numbers matter, and a helper. */
 static void three_ranks(void)
 {
@@ -738,6 +754,7 @@ int main(void)
   tcase_add_test(tests, test_markdown_ends_tables);
   tcase_add_test(tests, test_output_width);
   tcase_add_test(tests, test_report_fits_terminals);
+  tcase_add_test(tests, test_pin_memory_thread);
   tcase_add_test(tests, test_process_by_part_of_role);
   tcase_add_test(tests, test_steps_outside_of_the_schedule);
   tcase_add_test(tests, test_bounds_are_printed);
