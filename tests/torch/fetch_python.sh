@@ -12,7 +12,10 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 
 [ $# -eq 2 ] || die "usage: tests/torch/fetch_python.sh VERSION FOLDER"
 version=$1
-folder=$2
+case $2 in # programs name it
+/*) folder=$2 ;;
+*) folder=$PWD/$2 ;;
+esac
 for tool in apt-get dpkg-deb patchelf; do
   command -v "$tool" >/dev/null || die "there is no $tool"
 done
