@@ -487,6 +487,10 @@ START_TEST(test_network_in_steps_is_communication)
   ck_assert_str_eq(s->verdict.confidence, "high");
   ck_assert_uint_eq(s->verdict.remedy_count, 1); /* without collectives none is about gradients */
   ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "Receive ahead"));
+  bool told = false; /* what was waited for */
+  for (size_t i = 0; i < s->verdict.evidence_count; i++)
+    told = told || strstr(s->verdict.evidence[i], "The main thread was idle") != NULL;
+  ck_assert(told);
   opgap_summary_free(s);
 }
 END_TEST
@@ -1183,6 +1187,13 @@ START_TEST(test_reading_from_a_child)
   fake_info(child)->start_ns = 3000 * US;
   fake_info(child)->end_ns = 240000 * US;
   fake_thread(child, 201, "cc");
+  static const uint64_t lives[][2] = {{1500, 50000}, {120000, 130000}}; /* of others: none is waited for */
+  for (unsigned i = 0; i < 2; i++) {
+    unsigned other = fake_process(202 + (int)i, 100, "/usr/bin/ls");
+    fake_info(other)->start_ns = lives[i][0] * US;
+    fake_info(other)->end_ns = lives[i][1] * US;
+    fake_thread(other, 202 + i, "ls");
+  }
   fake_op(p, t, 0, 1000, 1100, "aten::add", 0, 0);
   fake_file_call(p, t, 0, FAKE_READ, 2000, 102000, "pipe:[42]", 8);
   fake_file_call(p, t, 0, FAKE_READ, 103000, 113000, "pipe:[43]", 8); /* the child neither starts nor ends then */
