@@ -167,20 +167,25 @@ START_TEST(test_fetch_over_two_steps)
 }
 END_TEST
 
-/* A request to another process that keeps the writer waiting: it has read all, and computes. */
+/* A request to another process that keeps the writer waiting: it has read all, and computes.  What is behind a socket
+ * may as well be the network. */
 START_TEST(test_write_waits_for_the_reader)
 {
-  unsigned decoder = fake_process(200, 100, "python train.py"), its = fake_thread(decoder, 200, "decoder");
-  for (uint64_t i = 0; i < STEPS; i++) {
-    step_begins(i);
-    fake_file_call(decoder, its, 0, FAKE_READ, step_us(i) + 1000, step_us(i) + 2100, "pipe:[5]", 1);
-    fake_file_call(p, t, 0, FAKE_WRITE, step_us(i) + 2100, step_us(i) + 9100, "pipe:[5]", 1);
-    step_ends(i);
+  for (int socket = 0; socket < 2; socket++) {
+    setup();
+    unsigned decoder = fake_process(200, 100, "python train.py"), its = fake_thread(decoder, 200, "decoder");
+    const char *object = socket ? "socket:[5]" : "pipe:[5]", *kind = socket ? "communication" : "other_thread";
+    for (uint64_t i = 0; i < STEPS; i++) {
+      step_begins(i);
+      fake_file_call(decoder, its, 0, FAKE_READ, step_us(i) + 1000, step_us(i) + 2100, object, 1);
+      fake_file_call(p, t, 0, FAKE_WRITE, step_us(i) + 2100, step_us(i) + 9100, object, 1);
+      step_ends(i);
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    assert_first(s, kind);
+    ck_assert_uint_eq(bottleneck(s, kind)->ns, COUNTED * 7 * MS);
+    opgap_summary_free(s);
   }
-  struct opgap_summary *s = fake_analyse(NULL);
-  assert_first(s, "other_thread");
-  ck_assert_uint_eq(bottleneck(s, "other_thread")->ns, COUNTED * 7 * MS);
-  opgap_summary_free(s);
 }
 END_TEST
 
@@ -753,6 +758,12 @@ START_TEST(test_worker_restart)
   ck_assert_uint_eq(s->loader.pin_threads, 0);
   ck_assert_ptr_nonnull(strstr(bottleneck(s, "worker_restart")->text, "4 processes for 1 workers, 0.085 s each"));
   opgap_summary_free(s);
+  struct opgap_analysis_options options = {.steps_given = true, .first_step = 7, .last_step = 9};
+  s = fake_analyse(&options); /* epochs without a fetch in these are none of them */
+  ck_assert_uint_eq(s->loader.epoch_count, 1);
+  ck_assert_uint_eq(s->loader.epochs[0].start_ns, batch_us(5) * US - s->start_ns);
+  ck_assert_uint_eq(s->loader.epochs[0].fetches, 3);
+  opgap_summary_free(s);
 }
 END_TEST
 
@@ -769,6 +780,8 @@ START_TEST(test_workers_in_some_steps)
   ck_assert_uint_eq(s->loader.worker[0].batches, 5);
   ck_assert_uint_eq(s->loader.worker[0].sleep_ns, 5 * 79900 * US);
   ck_assert_uint_eq(s->loader.worker[0].busy_ns + s->loader.worker[0].idle_ns, 5 * 100 * MS);
+  ck_assert_uint_eq(s->loader.epoch_count, 1);
+  ck_assert_uint_eq(s->loader.epochs[0].fetches, 5);
   assert_first(s, "worker_sleep");
   opgap_summary_free(s);
 }
