@@ -567,6 +567,40 @@ START_TEST(test_pin_memory_thread)
 }
 END_TEST
 
+START_TEST(test_workers_and_epochs)
+{
+  struct opgap_summary *s = awkward_summary();
+  struct opgap_sum_worker worker = {
+      .label = "DataLoader worker 0", .source_location = "", .network_ns = 3000000, .child_ns = 5000000};
+  struct opgap_sum_epoch epoch = {.start_ns = 1500000000,
+                                  .workers = 2,
+                                  .startup_ns = 7000000,
+                                  .first_batch_ns = 11000000,
+                                  .first_wait_ns = 9000000,
+                                  .fetches = 13,
+                                  .await_ns = 17000000};
+  s->loader = (struct opgap_sum_loader){
+      .worker = &worker, .worker_count = 1, .epochs = &epoch, .epoch_count = 1, .depth = -1, .pinned_depth = -1};
+  char *text = print_with(opgap_output_text, s, 0);
+  ck_assert_ptr_nonnull(strstr(text, " 0.000us  3.000ms   5.000ms  ~0.000us "));
+  ck_assert_ptr_nonnull(
+      strstr(text, "\n  1.500 s                2   7.000ms     11.000ms        9.000ms       13   17.000ms\n"));
+  free(text);
+  text = opgap_output_json(s, &(struct opgap_output_options){.limit = 15});
+  json_t *root = json_loads(text, 0, NULL), *loader = json_object_get(root, "data_loader");
+  json_t *row = json_array_get(json_object_get(loader, "processes"), 0);
+  ck_assert_int_eq(json_integer_value(json_object_get(row, "network_ns")), 3000000);
+  ck_assert_int_eq(json_integer_value(json_object_get(row, "child_ns")), 5000000);
+  row = json_array_get(json_object_get(loader, "epochs"), 0);
+  ck_assert_int_eq(json_integer_value(json_object_get(row, "startup_ns")), 7000000);
+  ck_assert_int_eq(json_integer_value(json_object_get(row, "first_batch_ns")), 11000000);
+  ck_assert_int_eq(json_integer_value(json_object_get(row, "wait_ns")), 17000000);
+  json_decref(root);
+  free(text);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* Ranks 0, 1 and 12, so that whole numbers matter, and a helper. */
 static void three_ranks(void)
 {
@@ -755,6 +789,7 @@ int main(void)
   tcase_add_test(tests, test_output_width);
   tcase_add_test(tests, test_report_fits_terminals);
   tcase_add_test(tests, test_pin_memory_thread);
+  tcase_add_test(tests, test_workers_and_epochs);
   tcase_add_test(tests, test_process_by_part_of_role);
   tcase_add_test(tests, test_steps_outside_of_the_schedule);
   tcase_add_test(tests, test_bounds_are_printed);
