@@ -567,6 +567,22 @@ START_TEST(test_pin_memory_thread)
 }
 END_TEST
 
+START_TEST(test_why_peak_is_unknown)
+{
+  struct opgap_summary *s = awkward_summary();
+  s->memory.peak_bytes = OPGAP_UNKNOWN;
+  for (uint64_t allocations = 0; allocations < 2; allocations++) {
+    s->memory.allocations = allocations;
+    char *text = print_with(opgap_output_text, s, 0);
+    ck_assert_int_eq(strstr(text, "\n  no allocation reached the tracer: ") != NULL, allocations == 0);
+    ck_assert_int_eq(strstr(text, "\n  peak and live bytes are not known without OPGAP_ALLOC=events\n") != NULL,
+                     allocations > 0);
+    free(text);
+  }
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_workers_and_epochs)
 {
   struct opgap_summary *s = awkward_summary();
@@ -790,6 +806,7 @@ int main(void)
   tcase_add_test(tests, test_report_fits_terminals);
   tcase_add_test(tests, test_pin_memory_thread);
   tcase_add_test(tests, test_workers_and_epochs);
+  tcase_add_test(tests, test_why_peak_is_unknown);
   tcase_add_test(tests, test_process_by_part_of_role);
   tcase_add_test(tests, test_steps_outside_of_the_schedule);
   tcase_add_test(tests, test_bounds_are_printed);
