@@ -2,8 +2,10 @@
  *
  * Ordering
  *   F  flusher_sleeps: the flusher stores how it will sleep (seq_cst), then looks at what waits once more, then waits
- * on the futex; a producer adds to segments_filled (seq_cst), `opgap start` stores its switch, then exchanges
- *      flusher_sleeps with 0 (seq_cst) and wakes it if it slept.  One of the two sees the other.
+ *      on the futex; a producer adds to segments_filled (seq_cst), `opgap start` stores its switch, then looks at
+ *      flusher_sleeps (seq_cst), exchanges it with 0 and wakes the flusher if it slept.  One of the two sees the
+ *      other, as both ask for the same number of segments (enough).  A round begins by taking that number (acquire):
+ *      so it drains all of them.
  *   G  drain_lock: acquire on entry, release on leaving; the consumer's fields of the arena lie under it.
  */
 #include <pthread.h>
@@ -248,10 +250,12 @@ static bool on_main_stack(void)
   return &here < top && top - &here < 4 * 1024 * 1024;
 }
 
-/* How many segments the flusher lets wait: fewer where there are few. */
-static uint32_t batch(const struct opgap_arena *arena)
+/* How many filled segments wake a flusher that sleeps so: one without a timer, else fewer where there are few. */
+static uint32_t enough(const struct opgap_arena *arena, uint32_t sleeps)
 {
   uint32_t quarter = arena->segment_limit / 4;
+  if (sleeps == OPGAP_FLUSHER_ASLEEP)
+    return 1;
   return quarter < DRAIN_SEGMENTS ? quarter : DRAIN_SEGMENTS;
 }
 
@@ -261,7 +265,7 @@ void opgap_segment_filled(struct opgap_thread *thread, bool lost)
   if (atomic_load_explicit(&state->flusher, memory_order_acquire)) {
     uint32_t filled = atomic_fetch_add(&state->segments_filled, 1) + 1; /* F */
     uint32_t sleeps = atomic_load(&state->arena->flusher_sleeps);
-    if (sleeps == OPGAP_FLUSHER_ASLEEP || (sleeps && (lost || filled >= batch(state->arena))))
+    if (sleeps != OPGAP_FLUSHER_AWAKE && (lost || filled >= enough(state->arena, sleeps)))
       opgap_session_wake();
     return;
   }
@@ -454,7 +458,7 @@ static long flush_round(struct opgap_cell *cell, uint64_t *next_sample)
     sample_all(cell);
   }
   uint64_t before = opgap_state->arena->records;
-  atomic_store(&opgap_state->segments_filled, 0); /* F: those are drained now */
+  atomic_exchange(&opgap_state->segments_filled, 0); /* F: those are drained now */
   prepare_memory(); /* first: draining takes long when much is waiting, and that is when room is short */
   opgap_drain_now(OPGAP_DRAIN_READY);
   long records = (long)(opgap_state->arena->records - before);
@@ -492,7 +496,7 @@ static void *flusher_main(void *unused)
     uint32_t sleeps = idle <= IDLE_PERIODS ? OPGAP_FLUSHER_DOZES : OPGAP_FLUSHER_ASLEEP;
     atomic_store(&arena->flusher_sleeps, sleeps); /* F */
     bool more = !opgap_state->write_failed &&
-                (atomic_load(&opgap_state->segments_filled) >= batch(arena) || switches_waiting());
+                (atomic_load(&opgap_state->segments_filled) >= enough(arena, sleeps) || switches_waiting());
     if ((more || atomic_load(&opgap_state->flusher) != OPGAP_FLUSHER_RUNS) &&
         atomic_exchange(&arena->flusher_sleeps, 0))
       continue;
