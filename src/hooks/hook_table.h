@@ -11,8 +11,8 @@
  *                   value: OPGAP_ALLOC_RELEASED), then as any allocation (object: new block, value: bytes), or, when it
  *                   failed, (object: old block, value: bytes asked for, status errno): the old block lives on with its
  *                   old size; realloc(block, 0), which frees, writes only the first.  Without events, blocks of at
- * least OPGAP_MIN_ALLOC bytes are spans. locks           a span is a contended lock; an instant of pthread_mutex_unlock
- * is one that found a waiter
+ *                   least OPGAP_MIN_ALLOC bytes are spans.
+ *   locks           a span is a contended lock; an instant of pthread_mutex_unlock is one that found a waiter
  */
 #ifndef OPGAP_HOOKS_HOOK_TABLE_H
 #define OPGAP_HOOKS_HOOK_TABLE_H

@@ -1,12 +1,12 @@
 /* A forked child before its session: the guest of its parent's.
  *
  * Purpose   Shells fork for every program that they run.  Such a child closes and copies descriptors, allocates a
- * little and executes; a session, some 0.5 ms, would be all for nothing.  So a child begins its session with the first
- *           call that is more than that.  Until then it counts in a slot of its parent's arena, which it shares, and
- *           writes its closes into a segment there: what it did is as safe from a kill as anything else.
+ *           little and executes; a session, some 0.5 ms, would be all for nothing.  So a child begins its session with
+ *           the first call that is more than that.  Until then it counts in a slot of its parent's arena, which it
+ *           shares, and writes its closes into a segment there: what it did is as safe from a kill as anything else.
  * Ends      1. The session begins: slot and records move there (opgap_guest_move), times and all.
  *           2. It executes a program that will be traced: what it had is dropped, as a vfork child's is.  If that
- * fails, it goes on with a copy of it.
+ *              fails, it goes on with a copy of it.
  *           3. It exits: what it counted is worth a session; nothing leaves nothing.
  *           4. It has counted for long: what works on, wants the short way of counting, and to be seen.
  *           5. It is killed: the parent's consumer takes the slot over as a stream of the parent (drain.c).
@@ -14,7 +14,7 @@
  * Threads   A guest's only thread.  Who is a guest has no cell: every hook but those of opgap_self_counting takes the
  *           slow path and begins the session.
  * Ordering  D of arena.h hands the slot over.  M: the parent stores `end`, then looks for guests; a guest gives its
- * slot back, then looks at `end` (seq_cst): one of the two sees the other, and removes the ring.
+ *           slot back, then looks at `end` (seq_cst): one of the two sees the other, and removes the ring.
  */
 #ifndef OPGAP_RECORD_GUEST_H
 #define OPGAP_RECORD_GUEST_H

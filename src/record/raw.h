@@ -1,10 +1,10 @@
 /* System calls without libc: they touch neither errno nor thread-local storage nor a hook.
  *
  * Every system call of the tracer goes through here, so this is also the list of what a seccomp filter must allow:
- * openat, close, read, write, fallocate, ftruncate, fstat, mmap, munmap, madvise, futex, gettid, getpid, getppid, kill
- * (0), mkdirat, unlinkat, linkat, renameat, renameat2, getuid, faccessat, readlinkat, getdents64, statfs, flock,
- * unshare (CLONE_FILES), close_range, rt_sigprocmask. Results are the kernel's: -errno on failure.  Any thread, any
- * context.
+ * openat, close, read, write, fallocate, ftruncate, fstat, mmap, munmap, madvise, futex, gettid, getpid, getppid,
+ * kill (0), mkdirat, unlinkat, linkat, renameat, renameat2, getuid, faccessat, readlinkat, getdents64, statfs, fstatfs,
+ * fgetxattr, flock, unshare (CLONE_FILES), close_range, rt_sigprocmask.
+ * Results are the kernel's: -errno on failure.  Any thread, any context.
  */
 #ifndef OPGAP_RECORD_RAW_H
 #define OPGAP_RECORD_RAW_H

@@ -6,7 +6,8 @@
  *           stream is free and what it waits for is done; it ends after its duration.  No thread runs for it: whoever
  *           waits sleeps until the end.  Times are CLOCK_MONOTONIC ns.
  * Clock     CLOCK_MONOTONIC, until a program plans its time (fake_plan_begin): from then on time stands still but for
- * what the program says, what calls take and what they wait for, so that each point in time is known beforehand.
+ *           what the program says, what calls take and what they wait for, so that each point in time is known
+ *           beforehand.
  * Threads   Any; one spin lock inside.  Nothing here calls a function that a tracer would hook on a program's behalf
  *           (no pthread, no libc sleep, no libc allocation after start-up), as the real libraries' system calls are not
  *           seen either.
