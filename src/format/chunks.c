@@ -58,6 +58,8 @@ static void read_pairs(struct process *process, const uint8_t *at, const uint8_t
     memcpy(copy, key, key_length);
     memcpy(copy + key_length + 1, at, length);
     process->pairs[process->pair_count++] = (struct pair){copy, copy + key_length + 1};
+    if (process->header_damaged && strcmp(copy, "pid") == 0)
+      process->info.pid = atoi(copy + key_length + 1);
     at += length;
   }
 }

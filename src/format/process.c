@@ -141,6 +141,21 @@ static void fill_info(struct process *process)
 
 /* ---- its file ---- */
 
+/* Files of before there was a checksum have none. */
+static bool header_sound(const struct opgap_file_header *header)
+{
+  return (header->features & OPGAP_FILE_HAS_CRC) == 0 ||
+         header->header_crc == opgap_crc32(0, header, offsetof(struct opgap_file_header, header_crc));
+}
+
+static void older_part_damaged(struct process *process, uint64_t bytes)
+{
+  process->info.complete = false;
+  process->info.damaged_bytes += bytes;
+  damage_add(&process->damage, "%s" OPGAP_OLDER_PART ": its header is damaged or cut off: the part is left out",
+             process->path);
+}
+
 /* Maps the part before the file, if one was written.  Before the file itself, which a new part may replace meanwhile.
  */
 static void map_older_part(struct process *process)
@@ -150,8 +165,10 @@ static void map_older_part(struct process *process)
   if (snprintf(path, sizeof path, "%s" OPGAP_OLDER_PART, process->path) >= (int)sizeof path)
     return;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-      status.st_size >= (off_t)sizeof(struct opgap_file_header)) {
+  bool regular = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  if (regular && status.st_size < (off_t)sizeof(struct opgap_file_header))
+    older_part_damaged(process, (uint64_t)status.st_size);
+  if (regular && status.st_size >= (off_t)sizeof(struct opgap_file_header)) {
     void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (bytes != MAP_FAILED && (process->older = calloc(1, sizeof *process->older)) != NULL) {
       *process->older = (struct mapping){.bytes = bytes, .size = (uint64_t)status.st_size};
@@ -165,12 +182,16 @@ static void map_older_part(struct process *process)
 }
 
 /* Is it the part right before the file?  It may be the file itself, if the process died while it began a part. */
-static bool older_part_fits(const struct process *process, const struct opgap_file_header *header)
+static bool older_part_fits(struct process *process, const struct opgap_file_header *header)
 {
   struct opgap_file_header older;
   if (process->older == NULL || process->older_inode == process->inode)
     return false;
   memcpy(&older, process->older->bytes, sizeof older);
+  if (!header_sound(&older)) {
+    older_part_damaged(process, process->older->size);
+    return false;
+  }
   return memcmp(older.magic, header->magic, sizeof older.magic) == 0 && older.pid == header->pid &&
          older.start_ns == header->start_ns && older.kept_from_ns < header->kept_from_ns &&
          older.header_bytes == sizeof older;
@@ -199,9 +220,10 @@ static bool header_ok(const struct process *process, const struct mapping *file,
              page ? ", but a web page: where it is one of opgap html, give the trace that it was made from" : "");
     return false;
   }
-  if (header.min_version > OPGAP_TRACE_VERSION || header.header_bytes != sizeof header) {
-    snprintf(error, error_size, "%s: written by a newer opgap (format %u, this one reads up to %u): update opgap",
-             process->path, header.min_version, OPGAP_TRACE_VERSION);
+  bool sound = header_sound(&header);
+  if (header.min_version > OPGAP_TRACE_VERSION || (sound && header.header_bytes != sizeof header)) {
+    snprintf(error, error_size, "%s: %swritten by a newer opgap (format %u, this one reads up to %u): update opgap",
+             process->path, sound ? "" : "its header is damaged, or it was ", header.min_version, OPGAP_TRACE_VERSION);
     return false;
   }
   return true;
@@ -215,16 +237,16 @@ static void keep_first(void *context, const struct opgap_chunk_header *header, c
     *first = *header;
 }
 
-/* The header, with what its first chunk says where it is damaged. */
+/* The header, with what its first chunk says where it is damaged; then the description says the pid. */
 static struct opgap_file_header get_header(struct process *process, const struct mapping *file)
 {
   struct opgap_file_header header;
   struct opgap_chunk_header first = {0};
   uint64_t most = sizeof header + sizeof first + OPGAP_CHUNK_MAX;
   memcpy(&header, file->bytes, sizeof header);
-  if ((header.features & OPGAP_FILE_HAS_CRC) == 0 ||
-      header.header_crc == opgap_crc32(0, &header, offsetof(struct opgap_file_header, header_crc)))
+  if (header_sound(&header))
     return header;
+  process->header_damaged = true;
   process_damaged(process, 0, sizeof header);
   opgap_walk_chunks(file->bytes, file->size < most ? file->size : most, sizeof header, keep_first, NULL, &first);
   if (first.magic != 0) {

@@ -96,8 +96,9 @@ struct process {
   uint32_t last_sequence, missing_chunks;
   bool end_seen;
   uint64_t shift_ns; /* from its clock to the trace's */
-  bool torn;         /* the process wrote to its file while file and ring were read */
-  bool replaced;     /* the path is another part's now */
+  bool header_damaged;
+  bool torn;     /* the process wrote to its file while file and ring were read */
+  bool replaced; /* the path is another part's now */
   _Atomic(_Atomic(struct name *) *) names[NAME_PAGES];
   _Atomic uint64_t invalid;
   _Atomic uint64_t touched; /* bytes of the file read since its pages were last given back */

@@ -1105,7 +1105,9 @@ START_TEST(damaged_header)
   struct opgap_process_info before = *opgap_trace_process(trace, 0);
   snprintf(path, sizeof path, "%s", before.path);
   opgap_trace_close(trace);
-  for (long at = 24; at < 64; at++) {
+  for (long at = 16; at < 64; at++) {
+    if (at == 20) /* says that there is a checksum */
+      continue;
     flip(path, at);
     trace = open_trace();
     const struct opgap_process_info *info = opgap_trace_process(trace, 0);
@@ -1115,6 +1117,7 @@ START_TEST(damaged_header)
     ck_assert_ptr_null(opgap_trace_damage(trace, 1));
     ck_assert_uint_eq(info->records, before.records);
     ck_assert_uint_eq(info->start_ns, before.start_ns);
+    ck_assert_int_eq(info->pid, before.pid);
     ck_assert_uint_eq(info->kept_from_ns, 0);
     opgap_trace_close(trace);
     flip(path, at);
@@ -1122,6 +1125,45 @@ START_TEST(damaged_header)
   trace = open_trace();
   ck_assert(opgap_trace_process(trace, 0)->complete);
   opgap_trace_close(trace);
+  remove_folder();
+}
+END_TEST
+
+/* The part before a file: without a sound header nobody knows whose it is. */
+START_TEST(damaged_older_part)
+{
+  make_folder();
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_clean)), 5);
+  struct opgap_trace *trace = open_trace();
+  char path[512], older[520];
+  struct opgap_process_info before = *opgap_trace_process(trace, 0);
+  snprintf(path, sizeof path, "%s", before.path);
+  snprintf(older, sizeof older, "%s" OPGAP_OLDER_PART, path);
+  opgap_trace_close(trace);
+  struct opgap_file_header header;
+  FILE *file = fopen(path, "rb");
+  ck_assert_uint_eq(fread(&header, sizeof header, 1, file), 1);
+  fclose(file);
+  file = fopen(older, "wb");
+  ck_assert_uint_eq(fwrite(&header, sizeof header, 1, file), 1);
+  fclose(file);
+  trace = open_trace(); /* as if the process had died while it began a part */
+  ck_assert(opgap_trace_process(trace, 0)->complete);
+  opgap_trace_close(trace);
+  for (int cut = 0; cut < 2; cut++) {
+    if (cut)
+      ck_assert_int_eq(truncate(older, 10), 0);
+    else
+      flip(older, 24);
+    trace = open_trace();
+    const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+    ck_assert(!info->complete);
+    ck_assert_uint_eq(info->damaged_bytes, cut ? 10 : 64);
+    ck_assert_ptr_nonnull(strstr(opgap_trace_damage(trace, 0), OPGAP_OLDER_PART ": its header"));
+    ck_assert_ptr_null(opgap_trace_damage(trace, 1));
+    ck_assert_uint_eq(info->records, before.records);
+    opgap_trace_close(trace);
+  }
   remove_folder();
 }
 END_TEST
@@ -1294,6 +1336,7 @@ int main(void)
   tcase_add_test(tests, crc32_check_values);
   tcase_add_test(tests, damaged_file);
   tcase_add_test(tests, damaged_header);
+  tcase_add_test(tests, damaged_older_part);
   tcase_add_test(tests, followed);
   tcase_add_test(tests, short_threads);
   tcase_add_test(tests, schedule_windows);
