@@ -46,7 +46,7 @@
 
 #define OPGAP_ARENA_MAGIC 0x474e525041475030ull /* "0PGAPRNG" */
 /* To be raised with every change of layout: programs of several builds share /dev/shm. */
-#define OPGAP_ARENA_VERSION 6u
+#define OPGAP_ARENA_VERSION 7u
 
 #define OPGAP_SEGMENT_BYTES (32u * 1024u)
 #define OPGAP_SEGMENT_HEADER 64u
@@ -179,6 +179,7 @@ struct opgap_arena {
   /* both clocks when a tool first found the process dead: later ones use it, too, so that all see the same times; ns 0:
    * none did.  Writer: who holds recovery_lock. */
   struct opgap_anchor death_anchor;
+  uint64_t end_sequence; /* chunk_sequence when the end was written: a chunk after it makes it void */
 };
 #define OPGAP_ARENA_HEADER_BYTES 4096u
 static_assert(sizeof(struct opgap_arena) <= OPGAP_ARENA_HEADER_BYTES, "arena header");

@@ -537,7 +537,7 @@ bool opgap_arena_is_drained(struct opgap_arena *arena)
 {
   const struct opgap_control *control = opgap_arena_control(arena);
   uint32_t slots = atomic_load(&arena->slots_high);
-  bool drained = atomic_load(&arena->end) == OPGAP_ARENA_EXEC &&
+  bool drained = atomic_load(&arena->end) == OPGAP_ARENA_EXEC && arena->end_sequence == arena->chunk_sequence &&
                  atomic_load(&control->switches) == atomic_load(&control->switches_written);
   for (uint32_t i = 0; i < slots && drained; i++) {
     struct opgap_thread *slot = opgap_arena_slot(arena, i);
@@ -640,7 +640,9 @@ int opgap_consumer_end(struct opgap_consumer *consumer, const char *how, int exi
   }
   uint64_t now = arena->last_anchor.ns > consumer->last_ns ? arena->last_anchor.ns : consumer->last_ns;
   struct opgap_chunk_header header = {.type = OPGAP_CHUNK_END, .first_ns = now, .last_ns = now};
-  return write_chunk(consumer, &header, (size_t)(at - consumer->raw));
+  int error = write_chunk(consumer, &header, (size_t)(at - consumer->raw));
+  arena->end_sequence = arena->chunk_sequence;
+  return error;
 }
 
 const char *opgap_arena_check(const struct opgap_arena *arena, uint64_t file_size)

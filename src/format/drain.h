@@ -71,8 +71,8 @@ void opgap_consumer_set_release(struct opgap_consumer *consumer, void (*release)
 void opgap_slot_give_back(struct opgap_arena *arena, struct opgap_thread *slot);
 /* Is a child a guest here for which alive(pid) holds?  NULL: any. */
 bool opgap_arena_has_guest(struct opgap_arena *arena, bool (*alive)(int pid));
-/* Of a process that executes: has everything been written that was committed?  Not so if a thread, or a signal handler,
- * went on until the exec. */
+/* Of a process that executes: has everything been written that was committed, and the end last?  Not so if a thread, or
+ * a signal handler, went on until the exec; what it committed may have been written behind the end. */
 bool opgap_arena_is_drained(struct opgap_arena *arena);
 /* Checks an arena's header and regions against the size of its file; the reason or NULL. */
 const char *opgap_arena_check(const struct opgap_arena *arena, uint64_t file_size);

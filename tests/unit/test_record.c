@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "format/drain.h"
 #include "format/reader.h"
 #include "format/recover.h"
 #include "format/trace_format.h"
@@ -700,6 +701,45 @@ START_TEST(guest_outlives_its_parent)
 }
 END_TEST
 
+/* ---- exec ---- */
+
+/* Until the exec is done other threads record, and the flusher may write that behind the end that was told. */
+static void body_executes(void)
+{
+  start();
+  for (uint64_t i = 0; i < 10; i++)
+    call(i);
+  opgap_session_flush_exec();
+  struct opgap_arena *arena = opgap_state->arena;
+  if (!opgap_arena_is_drained(arena))
+    _exit(1);
+  for (uint64_t i = 10; i < 15; i++)
+    call(i);
+  if (opgap_arena_is_drained(arena))
+    _exit(2);
+  if (opgap_drain_now(OPGAP_DRAIN_ALL) != 5 || opgap_arena_is_drained(arena))
+    _exit(3);
+  if (opgap_recover_former_image(arena->ring_file) != 0) /* as the next image does */
+    _exit(4);
+  _exit(0);
+}
+
+START_TEST(written_behind_the_end_of_exec)
+{
+  make_folder();
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_executes)), 0);
+  struct opgap_trace *trace = open_trace();
+  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+  ck_assert_int_eq(info->ended, OPGAP_ENDED_EXEC);
+  ck_assert(info->complete);
+  ck_assert_uint_eq(info->lost_records, 0);
+  ck_assert_uint_eq(all_calls(trace, 0), 15);
+  opgap_trace_close(trace);
+  ck_assert_int_eq(opgap_trace_recover(folder), 0);
+  remove_folder();
+}
+END_TEST
+
 /* ---- ops and counters ---- */
 
 static void body_ops(void)
@@ -1329,6 +1369,7 @@ int main(void)
   tcase_add_test(tests, fork_child);
   tcase_add_test(tests, guest_killed_at_random);
   tcase_add_test(tests, guest_outlives_its_parent);
+  tcase_add_test(tests, written_behind_the_end_of_exec);
   tcase_add_test(tests, ops_and_counters);
   tcase_add_test(tests, loss_is_counted);
   tcase_add_test(tests, short_records);
