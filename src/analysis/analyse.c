@@ -186,6 +186,7 @@ static void add_op(struct analysis *a, struct thread *t, const struct opgap_reco
     ranks_collective(a, t->process, name, false, r->start_ns, r->end_ns);
   if (flags & NAME_NEXT) {
     over_time_next(a, t, r->start_ns, r->end_ns);
+    files_next(a, t, r);
     gaps_next(a, t, r, name);
   }
 }

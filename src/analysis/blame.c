@@ -348,6 +348,8 @@ static uint64_t walk_before_birth(struct walk *w, struct thread *t, uint64_t sta
     w->chain++;
     walk_thread(w, creator, start, born);
     w->chain--;
+  } else if (t->main && t->process != w->own_process && !w->causes->data_loading) {
+    add(w, t, OPGAP_CAUSE_CHILD, DOING_BEGIN, 0, 0, born - start);
   } else {
     add(w, t, OPGAP_CAUSE_STARTUP, DOING_START, 0, 0, born - start);
   }
@@ -470,6 +472,9 @@ static void phrase(struct analysis *a, const struct cause_row *row, char *text, 
     break;
   case DOING_START:
     snprintf(text, size, "starting, importing modules");
+    break;
+  case DOING_BEGIN:
+    snprintf(text, size, "waited for until it began");
     break;
   case DOING_END:
     snprintf(text, size, "waited for until it ended");

@@ -157,28 +157,16 @@ static bool oversubscribed(const struct list *l)
   return have > 0 && wanted(l) > 1.2 * have;
 }
 
-/* The file that took most time in these operations; NULL: none. */
-static const struct opgap_sum_file *top_file(const struct opgap_summary *s, bool writes)
+/* Names the file that explains at least half of `whole`, if there is one. */
+static const char *file_words(struct list *l, enum file_part part, uint64_t whole)
 {
-  const struct opgap_sum_file *top = NULL;
-  for (size_t i = 0; i < s->file_count; i++) {
-    const char *operation = s->files[i].operation;
-    bool write = strcmp(operation, "write") == 0 || strcmp(operation, "sync") == 0;
-    if (write == writes && (top == NULL || s->files[i].time_ns > top->time_ns))
-      top = &s->files[i];
-  }
-  return top;
-}
-
-static const char *file_words(struct list *l, bool writes)
-{
-  const struct opgap_sum_file *file = top_file(l->s, writes);
-  if (file == NULL)
+  struct file_use file = files_most(l->a, part);
+  if (file.ns == 0 || share(file.ns, whole) < 0.5)
     return "";
-  if (file->bytes == 0 || file->time_ns == 0)
-    return opgap_pool_printf(l->a->pool, ", most of it on %s", file->path);
-  return opgap_pool_printf(l->a->pool, ", most of it on %s (%llu bytes, %.1f MB/s)", file->path,
-                           (unsigned long long)file->bytes, (double)file->bytes / 1e6 / ((double)file->time_ns / 1e9));
+  if (file.bytes == 0)
+    return opgap_pool_printf(l->a->pool, ", most of it on %s", file.path);
+  return opgap_pool_printf(l->a->pool, ", most of it on %s (%llu bytes, %.1f MB/s)", file.path,
+                           (unsigned long long)file.bytes, (double)file.bytes / 1e6 / ((double)file.all_ns / 1e9));
 }
 
 /* ---- the DataLoader ---- */
@@ -260,6 +248,8 @@ static const char *called_from(const struct list *l, const struct opgap_sum_load
              : opgap_pool_printf(l->a->pool, "; most of what takes long is called from %s", most->source_location);
 }
 
+#define FREE_CPUS "Stop other programs on this machine, or reserve CPUs for this one."
+
 #define CROWDED 0.3 /* of the workers' busy time, waiting for a CPU; chosen on tests/scenarios (docs/VERDICT.md) */
 
 static void add_workers(struct list *l, uint64_t fetch_ns)
@@ -269,15 +259,23 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
   uint64_t bound = fetch_ns + l->around.refill_ns[OPGAP_CAUSE_DATA_LOADING] + l->s->breakdown.queue_ns;
   unsigned n = loader->workers, cpus = cores(l);
   double part = percent(l, fetch_ns), startup = share(loader->startup_wait_ns, loader->await_ns);
-  double batch = share(w.busy, w.batches), step = share(less(l->total, fetch_ns), l->s->breakdown.steps);
-  unsigned needed = step > 0 ? (unsigned)(batch / step) + 1 : 0;
-  bool crowded = oversubscribed(l) && w.queue > 0;
   uint64_t latency = w.file + w.lock + w.sleep + w.network, compute = less(w.busy, latency + w.queue);
+  bool waits_for_cpu = w.queue > latency && share(w.queue, w.busy) >= CROWDED, own = oversubscribed(l);
+  l->a->loader_starved = waits_for_cpu && !own ? share(w.queue, w.busy) : 0;
+  /* more workers do not get the CPUs that others have: how many there must be is told by what a batch takes with one */
+  double batch = share(w.busy, w.batches),
+         with_cpu = l->a->loader_starved > 0 ? batch * (1 - l->a->loader_starved) : batch;
+  double step = share(less(l->total, fetch_ns), l->s->breakdown.steps);
+  unsigned needed = step > 0 ? (unsigned)(with_cpu / step) + 1 : 0;
   const char *ready = called_from(l, loader);
   if (loader->depth >= 0)
     ready = opgap_pool_printf(l->a->pool, "; %llu of %llu batches were not ready, ~%.1f were ready on average%s",
                               (unsigned long long)loader->waited, (unsigned long long)loader->fetches, loader->depth,
                               ready);
+  if (l->a->loader_starved > 0)
+    ready = opgap_pool_printf(
+        l->a->pool, "; for %.1f %% of their busy time the workers wait for a CPU: other programs use the CPUs%s",
+        100 * l->a->loader_starved, ready);
   if (loader->worker_count > n && startup >= 0.5) {
     add(l, "worker_restart", fetch_ns, bound + l->s->breakdown.class_ns[OPGAP_CLASS_OTHER],
         "Keep the workers between epochs: persistent_workers=True.",
@@ -301,7 +299,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "for "
         "locks and semaphores%s",
         part, 100 * share(w.lock, w.busy), ready);
-  } else if (crowded && w.queue > latency && share(w.queue, w.busy) >= CROWDED) {
+  } else if (waits_for_cpu && own) {
     add(l, "oversubscription", fetch_ns, bound,
         "Run fewer threads: torch.set_num_threads(1) or OMP_NUM_THREADS=1 in workers, or fewer workers.",
         "Waiting for the DataLoader takes %.1f %% of step time; its workers spend %.1f %% of their busy time waiting "
@@ -314,7 +312,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "Waiting for the DataLoader takes %.1f %% of step time: a batch takes a worker %.1f ms, a step without the "
         "wait "
         "%.1f ms, so %u worker%s cannot keep up and %u can%s",
-        part, batch / 1e6, step / 1e6, n, n == 1 ? "" : "s", needed, ready);
+        part, with_cpu / 1e6, step / 1e6, n, n == 1 ? "" : "s", needed, ready);
   } else if (w.network > w.file && w.network > w.sleep && w.network > compute) {
     add(l, "slow_network", fetch_ns, bound,
         "Keep the data on a local disk, or ask for more at a time: larger objects, several requests at once.",
@@ -327,7 +325,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s spend %.1f %% of their busy time in "
         "calls "
         "on files%s%s",
-        part, n, n == 1 ? "" : "s", 100 * share(w.file, w.busy), file_words(l, false), ready);
+        part, n, n == 1 ? "" : "s", 100 * share(w.file, w.busy), file_words(l, FILES_OF_WORKERS, w.file), ready);
   } else if (w.sleep > compute) {
     add(l, "worker_sleep", fetch_ns, bound, "Take the sleep out of the dataset.",
         "Waiting for the DataLoader takes %.1f %% of step time; its workers sleep for %.1f %% of their busy time%s",
@@ -363,6 +361,7 @@ static void add_unseen_workers(struct list *l, uint64_t fetch_ns)
 /* By workers, or by the training process itself. */
 static void add_loading(struct list *l, uint64_t fetch_ns)
 {
+  const struct process *p = &l->a->processes[steps_process(l->a)];
   bool seen = worker_seen(l->a);
   if (seen || l->s->loader.fetches > 0) { /* of a DataLoader with workers */
     size_t before = l->rows.count;
@@ -371,8 +370,13 @@ static void add_loading(struct list *l, uint64_t fetch_ns)
     else
       add_unseen_workers(l, fetch_ns);
     if (l->rows.count > before) {
-      l->a->loader_kind = l->rows.at[before].kind;
-      l->a->loader_remedy = l->rows.at[before].remedy;
+      struct opgap_sum_bottleneck *row = &l->rows.at[before];
+      l->a->loader_kind = row->kind;
+      l->a->loader_remedy = row->remedy;
+      if (l->a->loader_starved > 0) {
+        l->a->loader_cpus = FREE_CPUS " Until then, no more workers than CPUs are free.";
+        row->remedy = opgap_pool_printf(l->a->pool, "%s Then: %s", l->a->loader_cpus, row->remedy);
+      }
     }
     return;
   }
@@ -380,7 +384,7 @@ static void add_loading(struct list *l, uint64_t fetch_ns)
       "Let worker processes make the batches: num_workers=2 or more.",
       "The training process makes its batches itself (num_workers=0) for %.1f %% of step time; nothing else happens "
       "meanwhile%s",
-      percent(l, fetch_ns), file_words(l, false));
+      percent(l, fetch_ns), file_words(l, FILES_OF_FETCHES, p->step_next_ns));
 }
 
 /* ---- waits of the main thread ---- */
@@ -428,11 +432,11 @@ static void add_files(struct list *l, uint64_t ns, uint64_t bound)
   if (p->step_write_ns > p->step_read_ns)
     add(l, "file_write", ns, bound, write_less,
         "The main thread is in calls on files for %.1f %% of step time, mostly writing and syncing%s", percent(l, ns),
-        file_words(l, true));
+        file_words(l, FILES_WRITTEN, p->step_write_ns));
   else
     add(l, "file_read", ns, bound, "Read ahead of the step: a DataLoader with workers, or another thread.",
         "The main thread is in calls on files for %.1f %% of step time, mostly reading%s", percent(l, ns),
-        file_words(l, false));
+        file_words(l, FILES_READ, p->step_read_ns));
 }
 
 /* Another thread of this run held what was waited for, and used a CPU meanwhile. */
@@ -489,26 +493,28 @@ static void add_communication(struct list *l, uint64_t ns, uint64_t bound)
 /* ---- without a GPU: the work itself ---- */
 
 /* Time runnable without a CPU, and off the CPU for unknown reasons; returns it.  Removing it may free what ran in its
- * place as well, so all work bounds it. */
-static uint64_t add_off_cpu(struct list *l, uint64_t work)
+ * place as well, so all that the main thread does bounds it: its work in __next__, collectives and CUDA calls, too, and
+ * what workers are waited for there, which have no CPU either. */
+static uint64_t add_off_cpu(struct list *l, uint64_t bound)
 {
   const struct opgap_sum_breakdown *b = &l->s->breakdown;
   double cpus = wanted(l);
   unsigned have = cores(l);
-  add(l, "cgroup_limit", b->throttled_ns, work, "Raise the CPU limit of the container (cpu.max), or run fewer threads.",
+  add(l, "cgroup_limit", b->throttled_ns, bound,
+      "Raise the CPU limit of the container (cpu.max), or run fewer threads.",
       "The CPU limit of its cgroup stops the main thread for ~%.1f %% of step time", percent(l, b->throttled_ns));
   if (oversubscribed(l))
-    add(l, "oversubscription", b->queue_ns, work,
+    add(l, "oversubscription", b->queue_ns, bound,
         "Run fewer threads: torch.set_num_threads or OMP_NUM_THREADS, in workers 1; or fewer workers.",
         "The main thread waits for a free CPU for ~%.1f %% of step time: all threads together want ~%.1f CPUs, there "
         "are %u",
         percent(l, b->queue_ns), cpus, have);
   else
-    add(l, "run_queue", b->queue_ns, work, "Stop other programs on this machine, or reserve CPUs for this one.",
+    add(l, "run_queue", b->queue_ns, bound, FREE_CPUS,
         "The main thread waits for a free CPU for ~%.1f %% of step time, though this run wants only ~%.1f of %u CPUs: "
         "other programs use them",
         percent(l, b->queue_ns), cpus, have);
-  add(l, "blocked_outside", b->outside_ns, work,
+  add(l, "blocked_outside", b->outside_ns, bound,
       "See whether its threads wait for each other: uneven OpenMP loops, or fewer threads.",
       "The main thread is off the CPU in no hooked call (raw futexes of OpenMP, page faults from disk) for ~%.1f %% of "
       "step time",
@@ -536,10 +542,11 @@ static void add_cpu_work(struct list *l)
   for (int c = 0; c < OPGAP_CAUSE_COUNT; c++)
     waited += b->other_wait_ns[c];
   uint64_t in_ops = b->class_ns[OPGAP_CLASS_CPU_EXEC], code = less(b->class_ns[OPGAP_CLASS_OTHER], waited);
-  uint64_t work = in_ops + code, off = at_most(add_off_cpu(l, work), work), mean = verdict_mean_op(l->s);
+  uint64_t work = in_ops + code, off = add_off_cpu(l, less(l->total, waited)), mean = verdict_mean_op(l->s);
   struct faults faults = faults_of(l->a);
   /* a fault costs about 0.5 us: fewer of them are no matter, whatever else the kernel does */
-  double on_cpu = 1 - share(off, work), kernel = faults.rate >= 20000 && faults.kernel >= 0.2 ? faults.kernel : 0;
+  double on_cpu = l->a->on_cpu = 1 - share(at_most(off, l->work), l->work),
+         kernel = faults.rate >= 20000 && faults.kernel >= 0.2 ? faults.kernel : 0;
   uint64_t faulting = (uint64_t)((double)work * on_cpu * kernel);
   if (kernel > 0)
     add(l, "page_faults", faulting, work,

@@ -5,6 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_write(enum verb verb)
+{
+  return verb == VERB_WRITE || verb == VERB_SYNC;
+}
+
 const char *files_verb(enum verb verb)
 {
   switch (verb) {
@@ -25,6 +30,20 @@ const char *files_verb(enum verb verb)
   }
 }
 
+/* What was late before, because it polled, was before the first step. */
+static void begin_steps(struct analysis *a, unsigned process)
+{
+  a->processes[process].steps_began = true;
+  for (size_t i = 0; i < a->files.count; i++)
+    if (a->files.at[i].process == process)
+      a->files.at[i].late_bytes = a->files.at[i].late_ns = 0;
+}
+
+static uint64_t key_of(unsigned process, enum verb verb)
+{
+  return (uint64_t)process << 8 | verb;
+}
+
 void files_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
                uint32_t path)
 {
@@ -32,9 +51,11 @@ void files_add(struct analysis *a, struct thread *t, const struct hook *hook, co
   bool moves = (hook->verb == VERB_READ || hook->verb == VERB_WRITE) && r->status == 0;
   uint64_t ns = r->end_ns - r->start_ns, bytes = moves ? r->field[1] : 0;
   p->file_ns += ns;
-  if (t->main && steps_source(p) != STEPS_SOURCES) {
-    bool writes = hook->verb == VERB_WRITE || hook->verb == VERB_SYNC;
-    p->step_write_ns += writes ? ns : 0;
+  bool in_steps = t->main && steps_source(p) != STEPS_SOURCES;
+  if (in_steps) {
+    if (!p->steps_began)
+      begin_steps(a, t->process);
+    p->step_write_ns += is_write((enum verb)hook->verb) ? ns : 0;
     p->step_read_ns += hook->verb == VERB_READ ? ns : 0; /* what opening and closing are for is told by these */
   }
   if (hook->verb == VERB_READ)
@@ -43,8 +64,7 @@ void files_add(struct analysis *a, struct thread *t, const struct hook *hook, co
     p->written_bytes += bytes;
   if (a->files.count >= FILE_LIMIT)
     path = analysis_string(a, "(further files)");
-  uint64_t key = (uint64_t)t->process << 8 | hook->verb;
-  uint32_t *index = opgap_map_put(&a->file_index, key, path);
+  uint32_t *index = opgap_map_put(&a->file_index, key_of(t->process, (enum verb)hook->verb), path);
   if (*index == 0) {
     struct file_row *added = VEC_PUSH(&a->files);
     added->process = t->process;
@@ -57,6 +77,72 @@ void files_add(struct analysis *a, struct thread *t, const struct hook *hook, co
   row->bytes += bytes;
   row->ns += ns;
   row->failed += r->status != 0;
+  if (in_steps || (t->main && t->first_poll_ns != 0)) {
+    row->late_bytes += bytes;
+    row->late_ns += ns;
+  }
+}
+
+void files_next(struct analysis *a, const struct thread *t, const struct opgap_record *r)
+{
+  struct process *p = &a->processes[t->process];
+  if (!t->main || steps_source(p) == STEPS_SOURCES || !analysis_in_window(a, r->end_ns))
+    return;
+  p->step_next_ns += r->end_ns - r->start_ns;
+  for (size_t i = timeline_calls_from(t, r->start_ns); i < t->calls.count; i++) {
+    const struct past_call *call = RING_AT(&t->calls, i);
+    if (!call->named || !(analysis_name_flags(a, (uint32_t)call->object) & NAME_FILE))
+      continue;
+    enum verb verb = (enum verb)p->hooks[call->event].verb;
+    uint32_t index = opgap_map_get(&a->file_index, key_of(t->process, verb), (uint32_t)call->object);
+    if (index == 0) /* beyond FILE_LIMIT */
+      continue;
+    a->files.at[index - 1].next_ns += call->end - call->start;
+  }
+}
+
+static uint64_t part_of(const struct analysis *a, const struct file_row *row, enum file_part part)
+{
+  const struct process *p = &a->processes[row->process];
+  enum verb verb = (enum verb)row->verb;
+  bool steps = row->process == steps_process(a);
+  switch (part) {
+  case FILES_READ:
+    return steps && verb == VERB_READ ? row->late_ns : 0;
+  case FILES_WRITTEN:
+    return steps && is_write(verb) ? row->late_ns : 0;
+  case FILES_OF_FETCHES:
+    return steps && !is_write(verb) ? row->next_ns : 0;
+  case FILES_OF_WORKERS:
+    return p->included && p->role == OPGAP_ROLE_WORKER && !is_write(verb) ? row->late_ns : 0;
+  }
+  return 0;
+}
+
+struct file_use files_most(struct analysis *a, enum file_part part)
+{
+  struct opgap_map index = {0};
+  VEC(struct file_use) uses = {0};
+  struct file_use most = {.path = ""};
+  for (size_t i = 0; i < a->files.count; i++) {
+    uint64_t ns = part_of(a, &a->files.at[i], part);
+    if (ns == 0)
+      continue;
+    uint32_t *at = opgap_map_put(&index, a->files.at[i].path, 0);
+    if (*at == 0) {
+      VEC_PUSH(&uses)->path = analysis_text(a, a->files.at[i].path);
+      *at = (uint32_t)uses.count;
+    }
+    struct file_use *use = &uses.at[*at - 1];
+    use->ns += ns;
+    use->bytes += a->files.at[i].late_bytes;
+    use->all_ns += a->files.at[i].late_ns;
+    if (use->ns > most.ns)
+      most = *use;
+  }
+  opgap_map_free(&index);
+  VEC_FREE(&uses);
+  return most;
 }
 
 void files_finish(struct analysis *a)

@@ -297,7 +297,9 @@ struct process {
   double updates_a_step;                      /* 0: they were not joined */
   uint64_t last_split_ns;                     /* last __next__ or backward: splits optimizer steps */
   bool uses_gpu;                              /* CUDA calls were seen */
-  uint64_t step_read_ns, step_write_ns;       /* its main thread in calls on files since its first step ended */
+  /* Its main thread since its first step ended: in calls that read, and that write or sync; in __next__. */
+  uint64_t step_read_ns, step_write_ns, step_next_ns;
+  bool steps_began; /* the first of these calls came */
   struct fetches fetches;
   uint32_t pin_thread; /* the latest thread but the main one that reads messages from a pipe, + 1; 0: none */
   struct usage first_usage, last_usage;
@@ -354,6 +356,9 @@ struct file_row {
   uint32_t process, path;
   uint8_t verb;
   uint64_t calls, bytes, ns, failed;
+  /* Of the main thread: since the first step ended, else, in a process without steps, since its first poll (what a
+   * DataLoader worker does before is start-up); of the time, inside a __next__. */
+  uint64_t late_bytes, late_ns, next_ns;
 };
 
 struct lock_row {
@@ -388,7 +393,8 @@ enum doing {
   DOING_QUEUE,     /* runnable, no CPU free */
   DOING_THROTTLED, /* runnable, its cgroup's time is used up */
   DOING_OUTSIDE,   /* off the CPU, in no call that is hooked */
-  DOING_START,     /* a process that did not run yet, or imports */
+  DOING_START,     /* a worker that did not run yet, or imports; a thread that did not run yet */
+  DOING_BEGIN,     /* another process, until it was there */
   DOING_END,       /* a process that was waited for to end */
   DOING_OUTPUT,    /* a process whose output was waited for */
   DOING_FORGOTTEN,
@@ -467,10 +473,14 @@ struct analysis {
   struct process *processes;
   struct thread *threads;
   unsigned process_count, thread_count;
-  const char *loader_kind, *loader_remedy; /* the bottleneck that is the DataLoader's workers; NULL: none */
-  uint64_t start_ns, end_ns;               /* of the trace */
-  uint64_t origin_ns, bucket_ns;           /* start and length of the first part of what is summed over time */
-  uint64_t window_start, window_end;       /* records that ended in (start, end] are summed */
+  /* Set by bottlenecks.c for verdict.c: the bottleneck that is the DataLoader's workers (NULL: none), and where these
+   * wait for CPUs that other programs use, which part of their busy time and what to do (0, NULL: they do not). */
+  const char *loader_kind, *loader_remedy, *loader_cpus;
+  double loader_starved;
+  double on_cpu; /* of the main thread's time in steps, in no wait, which part it had a CPU for; without a GPU */
+  uint64_t start_ns, end_ns;         /* of the trace */
+  uint64_t origin_ns, bucket_ns;     /* start and length of the first part of what is summed over time */
+  uint64_t window_start, window_end; /* records that ended in (start, end] are summed */
   uint64_t now;
   bool steps_only;  /* first pass of --steps */
   bool ranks_apart; /* records of ranks are in order to MERGE_SLICE_NS only */
@@ -573,6 +583,21 @@ void calls_finish(struct analysis *a);
 /* files.c */
 void files_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
                uint32_t path);
+/* A __next__ on the main thread has ended. */
+void files_next(struct analysis *a, const struct thread *t, const struct opgap_record *r);
+enum file_part {
+  FILES_READ,       /* by the main thread with the steps, in these, as the rest */
+  FILES_WRITTEN,    /* or synced */
+  FILES_OF_FETCHES, /* all but writes, inside __next__ */
+  FILES_OF_WORKERS, /* all but writes, of the DataLoader's workers after their start-up */
+};
+struct file_use {
+  const char *path;
+  uint64_t ns;            /* of the part */
+  uint64_t bytes, all_ns; /* and of these operations in the part's steps, inside __next__ or not */
+};
+/* The file that took most of this time; ns 0: there is none. */
+struct file_use files_most(struct analysis *a, enum file_part part);
 void files_finish(struct analysis *a);
 const char *files_verb(enum verb verb);
 
@@ -680,7 +705,7 @@ void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_recor
 void loader_stack(struct analysis *a, struct thread *t, const struct opgap_record *r);
 void loader_finish(struct analysis *a);
 
-/* bottlenecks.c: also sets loader_kind, which verdict_finish reads */
+/* bottlenecks.c: also sets loader_kind and what follows it, which verdict_finish reads */
 void bottlenecks_finish(struct analysis *a);
 /* Against waits of the main thread for a cause, of files: for those that are written.  NULL: there is none. */
 const char *bottlenecks_wait_remedy(enum opgap_cause cause);

@@ -14,7 +14,6 @@
 #include "analysis/internal.h"
 #include "analysis/ranks.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -129,7 +128,11 @@ static uint64_t detail_total(const struct opgap_summary *s, const char *word)
 static void remedies_workers(struct draft *d, unsigned workers)
 {
   const char *kind = d->a->loader_kind;
+  if (d->a->loader_cpus != NULL)
+    remedy(d, d->a->loader_cpus);
   remedy(d, d->a->loader_remedy);
+  if (d->a->loader_cpus != NULL)
+    return;
   if (strcmp(kind, "worker_sleep") == 0 || strcmp(kind, "slow_read") == 0 || strcmp(kind, "slow_network") == 0 ||
       strcmp(kind, "slow_decode") == 0)
     remedy(d, opgap_pool_printf(d->a->pool, "Raise DataLoader(num_workers) above %u if CPU cores are free.", workers));
@@ -142,8 +145,9 @@ static void remedies_loading(struct draft *d, unsigned workers)
   uint64_t reading = detail_total(s, "reading") + detail_total(s, "opening");
   uint64_t decoding = detail_total(s, "decoding or augmenting") + detail_total(s, "in framework ops");
   uint64_t inside = s->breakdown.class_ns[OPGAP_CLASS_DATALOADER];
-  if (workers == 0) /* the training process decodes: that is no gap */
-    decoding = inside > reading ? inside - reading : 0;
+  if (workers == 0) /* the training process decodes: that is no gap, and waits for CPUs in between are none */
+    decoding = inside > reading ? (uint64_t)((double)(inside - reading) * d->a->on_cpu) : 0;
+  bool mostly = workers > 0 || 2 * decoding >= inside;
   if (workers == 0)
     remedy(d, "Load batches in other processes: DataLoader(num_workers=2 or more); now the training process does it.");
   else
@@ -152,7 +156,7 @@ static void remedies_loading(struct draft *d, unsigned workers)
     remedy(d,
            "Most of that time goes to files: read fewer, larger files (packed shards), or keep them on a faster disk "
            "or in memory.");
-  else if (decoding > 0)
+  else if (decoding > 0 && mostly)
     remedy(d,
            "Most of that time goes to decoding and augmenting: prepare the data once ahead of training, use a faster "
            "decoder, or augment on the GPU.");
@@ -341,16 +345,20 @@ static bool is_among(const char *text, const char *const *texts, size_t count)
   return false;
 }
 
-/* Ops and code between them hold time in which the main thread had no CPU.  When that is the largest bottleneck, it
- * stands before what is said of them. */
+/* Ops, code between them, and batches made in the main thread hold time in which it had no CPU.  When that is the
+ * largest bottleneck, or most of what it does, it stands before what is said of them. */
 static void put_cpu_first(struct draft *d)
 {
   static const char *const kinds[] = {"run_queue", "oversubscription", "cgroup_limit", "blocked_outside"};
-  const struct opgap_sum_bottleneck *first = d->v->bottlenecks;
-  if (d->v->bottleneck_count == 0 || !is_among(first->kind, kinds, sizeof kinds / sizeof *kinds))
+  size_t looked = d->a->on_cpu < 0.5 ? d->v->bottleneck_count : d->v->bottleneck_count > 0;
+  for (size_t i = 0; i < looked; i++) { /* the largest comes first */
+    const struct opgap_sum_bottleneck *b = &d->v->bottlenecks[i];
+    if (!is_among(b->kind, kinds, sizeof kinds / sizeof *kinds))
+      continue;
+    evidence(d, opgap_pool_printf(d->a->pool, "%s.", b->text));
+    remedy(d, b->remedy);
     return;
-  evidence(d, opgap_pool_printf(d->a->pool, "%s.", first->text));
-  remedy(d, first->remedy);
+  }
 }
 
 /* A large bottleneck of another class than the verdict's gets its word, too. */
@@ -376,6 +384,17 @@ static bool mostly_writes(const struct opgap_sum_verdict *v)
   return false;
 }
 
+/* Of the time in __next__ of a main thread that makes its batches itself, what is not for want of a CPU. */
+static uint64_t loading_with_cpu(const struct analysis *a)
+{
+  const struct opgap_sum_breakdown *b = &a->summary->breakdown;
+  uint64_t inside = 0, all = b->class_ns[OPGAP_CLASS_DATALOADER];
+  for (int c = 0; c < OPGAP_CAUSE_COUNT; c++)
+    inside += b->wait_ns[c] - b->other_wait_ns[c];
+  uint64_t running = all > inside ? all - inside : 0;
+  return all - (uint64_t)((double)running * (1 - a->on_cpu));
+}
+
 static void judge_cpu(struct draft *d, uint64_t total)
 {
   const struct opgap_summary *s = d->a->summary;
@@ -394,12 +413,14 @@ static void judge_cpu(struct draft *d, uint64_t total)
   double ops = share(s->breakdown.class_ns[OPGAP_CLASS_CPU_EXEC] + threads, total);
   double other = share(others - waits - files - threads, total);
   uint64_t mean = verdict_mean_op(s);
-  uint64_t off_cpu = s->breakdown.queue_ns + s->breakdown.throttled_ns + s->breakdown.outside_ns;
-  double on_cpu = 1 - fmin(1, share(off_cpu, (uint64_t)((ops + other) * (double)total)));
+  bool own = d->a->loader_kind == NULL; /* the main thread makes its batches itself */
   if (wait >= 0.05)
     evidence_wait(d, cause, wait, total);
   if (loading >= 0.2 && loading >= communication && loading >= largest_wait) {
-    decide(d, OPGAP_BOUND_DATA_LOADING, loading);
+    decide(d, OPGAP_BOUND_DATA_LOADING,
+           own ? share(loading_with_cpu(d->a) + files, total) : loading * (1 - d->a->loader_starved));
+    if (own)
+      put_cpu_first(d);
     evidence_gaps(d);
     remedies_data_loading(d);
   } else if (communication >= 0.2 && communication >= wait) {
@@ -410,12 +431,12 @@ static void judge_cpu(struct draft *d, uint64_t total)
   } else if (wait >= 0.2 && wait >= ops) {
     remedies_wait(d, cause);
   } else if (mean > 0 && (mean < 20000 || other > ops)) {
-    decide(d, OPGAP_BOUND_CPU_DISPATCH, (ops + other) * on_cpu);
+    decide(d, OPGAP_BOUND_CPU_DISPATCH, (ops + other) * d->a->on_cpu);
     put_cpu_first(d);
     evidence(d, opgap_pool_printf(d->a->pool, "A framework op takes %.1f us on average.", (double)mean / 1e3));
     remedies_dispatch(d);
   } else if (mean > 0) {
-    decide(d, OPGAP_BOUND_CPU_COMPUTE, ops * on_cpu);
+    decide(d, OPGAP_BOUND_CPU_COMPUTE, ops * d->a->on_cpu);
     put_cpu_first(d);
     remedies_compute(d);
   } else {
@@ -464,7 +485,7 @@ static void judge_gpu_idle(struct draft *d, double idle)
   if (wait > loading && wait > communication && wait > dispatch) {
     remedies_wait(d, cause);
   } else if (loading >= dispatch && loading >= communication && loading > 0) {
-    decide(d, OPGAP_BOUND_DATA_LOADING, idle * share(loading, gaps->gpu_ns));
+    decide(d, OPGAP_BOUND_DATA_LOADING, idle * share(loading, gaps->gpu_ns) * (1 - d->a->loader_starved));
     remedies_data_loading(d);
   } else if (communication > dispatch) {
     decide(d, OPGAP_BOUND_COMMUNICATION, idle * share(communication, gaps->gpu_ns));

@@ -189,6 +189,31 @@ START_TEST(test_write_waits_for_the_reader)
 }
 END_TEST
 
+/* The program that will read what is written is started by a shell 6 of 7 ms later: that is a wait for a child process,
+ * which is named.  What it does before it reads is its own. */
+START_TEST(test_write_waits_for_a_program_to_begin)
+{
+  for (uint64_t i = 0; i < 6; i++)
+    step_begins(i), step_ends(i);
+  unsigned reader = fake_process(300, 250, "/usr/bin/cat"), its = fake_thread(reader, 300, "cat");
+  fake_info(reader)->start_ns = (step_us(6) + 8100) * US;
+  step_begins(6);
+  fake_file_call(reader, its, 0, FAKE_READ, step_us(6) + 9000, step_us(6) + 9100, "pipe:[5]", 65536);
+  fake_file_call(p, t, 0, FAKE_WRITE, step_us(6) + 2100, step_us(6) + 9100, "pipe:[5]", 1 << 20);
+  step_ends(6);
+  struct opgap_summary *s = fake_analyse(NULL);
+  const struct opgap_sum_gaps *gaps = &s->gaps;
+  ck_assert_uint_eq(gaps->thread_count, 1);
+  ck_assert_int_eq(gaps->thread_by_cause[0].cause, OPGAP_CAUSE_CHILD);
+  ck_assert_str_eq(gaps->thread_by_cause[0].detail, "other (cat): waited for until it began");
+  ck_assert_uint_eq(gaps->thread_by_cause[0].ns, 6 * MS);
+  ck_assert_uint_eq(bottleneck(s, "child_process")->ns, 6 * MS);
+  for (size_t i = 0; i < gaps->thread_cause_count; i++)
+    ck_assert_int_ne(gaps->thread_by_cause[i].cause, OPGAP_CAUSE_STARTUP);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* Others come to the barrier before the main thread, 3 and 6 ms after it: it waits for the code of the last, and goes
  * on 0.2 ms later; meanwhile somebody comes to another barrier.  To the next one the main thread comes last. */
 START_TEST(test_barrier_waits_for_the_last)
@@ -375,7 +400,7 @@ START_TEST(test_files_read_or_written)
     /* and 0.3 ms of own code around it, between the same ops, and 1 ms of refilled caches */
     ck_assert_uint_eq(b->at_most_ns, COUNTED * 8300 * US);
     ck_assert_ptr_nonnull(strstr(b->text, "for 70.0 % of step time"));
-    ck_assert_ptr_nonnull(strstr(b->text, "/d/x (140000 bytes, 1.0 MB/s)"));
+    ck_assert_ptr_nonnull(strstr(b->text, "/d/x (133000 bytes, 1.0 MB/s)"));
     ck_assert_int_eq(s->verdict.bound_by, writes ? OPGAP_BOUND_UNDECIDED : OPGAP_BOUND_DATA_LOADING);
     ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], writes ? "Write less often" : "Read ahead"));
     if (writes) /* told once */
@@ -813,6 +838,232 @@ START_TEST(test_no_workers)
 }
 END_TEST
 
+/* Samples of a thread every 100 ms, with what it got in each. */
+static void sample_all(unsigned process, uint32_t tid, uint64_t from_ms, const struct rates *r)
+{
+  unsigned stream = fake_stream(process, OPGAP_STREAM_PROCESS);
+  for (uint64_t k = 0; k <= STEPS; k++) {
+    uint64_t at = (from_ms + 100 * k) * MS;
+    fake_record(process, stream,
+                (struct opgap_record){.event = OPGAP_EV_SCHED,
+                                      .status = tid,
+                                      .start_ns = at,
+                                      .end_ns = at,
+                                      .field = {r->run * MS * k, r->queue * MS * k, k}});
+  }
+}
+
+/* Makes its batches itself for 90 of 100 ms, and has the CPU for a quarter of the time: that is told first, and a wait
+ * for a CPU in __next__ may go away as well. */
+START_TEST(test_no_workers_on_a_busy_machine)
+{
+  struct rates main_thread = {25, 75, 0};
+  sample_all(p, 100, 200, &main_thread);
+  for (unsigned i = 0; i < STEPS; i++) {
+    uint64_t at = batch_us(i);
+    fake_user_op(p, t, 0, at, at + 90000, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+    fake_op(p, t, 0, at + 90000, at + 99000, "autograd::engine::evaluate_function: AddBackward0", 0, 0);
+    fake_user_op(p, t, 0, at + 99000, at + 100000, "Optimizer.step#SGD.step");
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_first(s, "no_workers");
+  ck_assert_uint_eq(bottleneck(s, "no_workers")->ns, COUNTED * 90 * MS);
+  ck_assert_uint_ge(bottleneck(s, "run_queue")->ns + 100000, COUNTED * 75 * MS);
+  ck_assert_uint_eq(bottleneck(s, "run_queue")->at_most_ns, COUNTED * 100 * MS);
+  /* of the ops of 10 ms a step a quarter is theirs */
+  ck_assert_uint_le(bottleneck(s, "compute")->ns, COUNTED * 2501 * US);
+  ck_assert_uint_ge(bottleneck(s, "compute")->ns, COUNTED * 2500 * US);
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_DATA_LOADING);
+  ck_assert_str_eq(s->verdict.confidence, "low"); /* 22.5 % of the step */
+  ck_assert_str_eq(s->verdict.remedies[0], "Stop other programs on this machine, or reserve CPUs for this one.");
+  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[1], "Load batches in other processes"));
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* A worker that computes for 18 of 80 ms a batch, and for 62 waits for a CPU that other programs have: with a CPU it
+ * would need less than a second worker and more than one. */
+START_TEST(test_slow_decode_on_a_busy_machine)
+{
+  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 80000, COMPUTES, 0};
+  struct rates worker = {18, 62, 0};
+  make_worker(200, &plan);
+  sample_all(1, 200, 120, &worker);
+  fetch_all();
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_loader(s, "slow_decode");
+  ck_assert_uint_eq(s->loader.worker[0].queue_ns, STEPS * 62 * MS);
+  ck_assert_ptr_nonnull(
+      strstr(bottleneck(s, "slow_decode")->text, "; for 77.5 % of their busy time the workers wait for a CPU: other"));
+  ck_assert_str_eq(bottleneck(s, "slow_decode")->remedy,
+                   "Stop other programs on this machine, or reserve CPUs for this one. Until then, no more workers "
+                   "than CPUs are free. Then: Prepare the data once ahead of training, use a faster decoder, or "
+                   "augment on the GPU.");
+  ck_assert_str_eq(s->verdict.confidence, "low"); /* 91 % of step time, 22.5 % of it with a CPU */
+  ck_assert_uint_eq(s->verdict.remedy_count, 3);
+  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "Stop other programs on this machine"));
+  ck_assert_str_eq(s->verdict.remedies[1],
+                   "Prepare the data once ahead of training, use a faster decoder, or augment on the GPU.");
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* In the steps 40 of 60 ms of each __next__ are reads of one file, or 20 of them; one that was read for longer before
+ * the first step ended, or outside of __next__, is not named. */
+START_TEST(test_no_workers_names_the_file_of_its_batches)
+{
+  for (int most = 0; most < 2; most++) {
+    setup();
+    fake_file_call(p, t, 0, FAKE_READ, 1000, 90000, "/lib/torch.so", 5000);
+    for (unsigned i = 0; i < STEPS; i++) {
+      uint64_t at = batch_us(i);
+      if (i == 0)
+        fake_file_call(p, t, 1, FAKE_READ, at + 1000, at + 59000, "/d/first", 1000);
+      else
+        fake_file_call(p, t, 1, FAKE_READ, at + 1000, at + (most ? 41000 : 21000), "/d/data", 80000);
+      fake_user_op(p, t, 0, at, at + 60000, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+      fake_file_call(p, t, 0, FAKE_READ, at + 60000, at + 98000, "/d/log", 1000);
+      fake_user_op(p, t, 0, at + 99000, at + 100000, "Optimizer.step#SGD.step");
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    const char *text = bottleneck(s, "no_workers")->text, *reads = bottleneck(s, "file_read")->text;
+    ck_assert_ptr_eq(strstr(text, "/lib/torch.so"), NULL);
+    ck_assert_ptr_eq(strstr(text, "/d/first"), NULL);
+    ck_assert_ptr_eq(strstr(text, "/d/log"), NULL);
+    if (most)
+      ck_assert_ptr_nonnull(strstr(text, ", most of it on /d/data (1520000 bytes, 2.0 MB/s)"));
+    else
+      ck_assert_ptr_eq(strstr(text, "most of it"), NULL);
+    /* of all reads in the steps the log is 38 of 78 ms, or of 58 */
+    ck_assert_ptr_nonnull(
+        strstr(reads, most ? "most of it on /d/data" : "most of it on /d/log (19000 bytes, 0.0 MB/s)"));
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
+/* ---- what holds of every row, in runs made up by chance ---- */
+
+static uint64_t random_state;
+
+static uint64_t chance(uint64_t below)
+{
+  random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
+  return (random_state >> 33) % below;
+}
+
+/* Steps of any parts, one after the other; times in us. */
+static uint64_t random_part(uint64_t at, unsigned other)
+{
+  uint64_t length = 100 + chance(20000), end = at + length;
+  switch (chance(10)) {
+  case 0:
+    fake_call(p, t, 0, FAKE_SLEEP, at, end, 0, 0, 0);
+    break;
+  case 1:
+    fake_call(p, other, 0, FAKE_MUTEX_UNLOCK, end - chance(length), end, 0xabc, 0, 0);
+    fake_call(p, t, 0, FAKE_MUTEX_LOCK, at, end, 0xabc, 0, 0);
+    break;
+  case 2:
+    fake_file_call(p, t, 0, chance(2) ? FAKE_READ : FAKE_WRITE, at, end, "/d/x", 1000);
+    break;
+  case 3:
+    fake_file_call(p, t, 0, FAKE_READ, at, end, chance(2) ? "socket:[7]" : "pipe:[7]", 100);
+    break;
+  case 4:
+    fake_call(p, t, 1, FAKE_WAITPID, at + 10, end - 10, 0, 0, 0);
+    fake_op(p, t, 0, at, end, "aten::mm", 0, 0);
+    break;
+  case 5:
+    fake_file_call(p, t, 1, FAKE_READ, at + 10, at + 50, "/d/batch", 10);
+    fake_user_op(p, t, 0, at, end, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+    break;
+  case 6:
+    fake_range(p, t, 0, at, end, "gloo:all_reduce");
+    break;
+  case 7:
+    for (uint64_t from = at; from + 15 <= end; from += 15)
+      fake_op(p, t, 0, from, from + 14, "aten::add", 0, 0);
+    break;
+  default: /* its own code */
+    break;
+  }
+  return end;
+}
+
+static void random_samples(uint64_t end_us)
+{
+  unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+  uint64_t run = 0, queue = 0, throttled = 0, faults = 0;
+  uint64_t busy = chance(101), waits = chance(101 - busy), limit = chance(3) == 0 ? waits : 0;
+  for (uint64_t at = 0; at < end_us; at += 100000) {
+    struct opgap_record r = {.event = OPGAP_EV_CGROUP, .start_ns = at * US, .end_ns = at * US};
+    r.field[2] = throttled;
+    fake_record(p, stream, r);
+    r = (struct opgap_record){.event = OPGAP_EV_SCHED, .status = 100, .start_ns = at * US, .end_ns = at * US};
+    r.field[0] = run;
+    r.field[1] = queue;
+    fake_record(p, stream, r);
+    r = (struct opgap_record){.event = OPGAP_EV_MEMORY, .start_ns = at * US, .end_ns = at * US};
+    r.field[1] = faults;
+    r.field[3] = run / 2;
+    r.field[4] = run / 2;
+    fake_record(p, stream, r);
+    run += busy * MS;
+    queue += waits * MS;
+    throttled += limit * MS;
+    faults += chance(2) * 10000;
+  }
+}
+
+/* Whatever a run is made of: no row is more than its bound, and no bound more than the steps. */
+START_TEST(test_share_bound_and_steps)
+{
+  uint64_t seen = 0, off_cpu = 0;
+  for (uint64_t seed = 1; seed <= 300; seed++) {
+    random_state = seed;
+    setup();
+    unsigned other = fake_thread(p, 101, "other");
+    bool gpu = chance(4) == 0, loads = chance(4) == 0;
+    unsigned stream = gpu ? fake_stream(p, OPGAP_STREAM_GPU) : 0;
+    uint64_t at = 1000;
+    for (uint64_t i = 0; i < STEPS; i++) {
+      uint64_t begin = at;
+      for (uint64_t parts = 1 + chance(6); parts > 0; parts--)
+        at = random_part(at, other);
+      if (gpu)
+        fake_record(p, stream,
+                    (struct opgap_record){.event = chance(2) ? OPGAP_EV_KERNEL : OPGAP_EV_GPU_MEMCPY,
+                                          .status = (uint32_t)i + 1,
+                                          .start_ns = begin * US,
+                                          .end_ns = (begin + chance(at - begin)) * US,
+                                          .field = {fake_name(p, "gemm")}});
+      if (loads) {
+        fake_user_op(p, t, 0, at, at + 30000, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+        at += 30000;
+      }
+      fake_step(p, t, at);
+    }
+    random_samples(at + 200000);
+    struct opgap_summary *s = fake_analyse(NULL);
+    for (size_t i = 0; i < s->verdict.bottleneck_count; i++) {
+      const struct opgap_sum_bottleneck *b = &s->verdict.bottlenecks[i];
+      ck_assert_msg(b->ns <= s->verdict.step_ns, "seed %d: %s is more than the steps", (int)seed, b->kind);
+      ck_assert_msg(b->at_most_ns == OPGAP_UNKNOWN || (b->ns <= b->at_most_ns && b->at_most_ns <= s->verdict.step_ns),
+                    "seed %d: %s takes %llu ns, its bound is %llu of %llu", (int)seed, b->kind,
+                    (unsigned long long)b->ns, (unsigned long long)b->at_most_ns,
+                    (unsigned long long)s->verdict.step_ns);
+      seen++;
+      off_cpu += strcmp(b->kind, "run_queue") == 0 || strcmp(b->kind, "cgroup_limit") == 0 ||
+                 strcmp(b->kind, "blocked_outside") == 0;
+    }
+    opgap_summary_free(s);
+  }
+  ck_assert_uint_gt(seen, 1500);
+  ck_assert_uint_gt(off_cpu, 200);
+}
+END_TEST
+
 /* Batches 0 to 9 are sent before batch 0 is fetched; none is waited for. */
 START_TEST(test_ready_batches)
 {
@@ -1247,6 +1498,7 @@ int main(void)
   tcase_add_test(tests, test_sleep_over_two_steps);
   tcase_add_test(tests, test_fetch_over_two_steps);
   tcase_add_test(tests, test_write_waits_for_the_reader);
+  tcase_add_test(tests, test_write_waits_for_a_program_to_begin);
   tcase_add_test(tests, test_barrier_waits_for_the_last);
   tcase_add_test(tests, test_tails_are_of_their_own_waits);
   tcase_add_test(tests, test_communication_bound);
@@ -1267,6 +1519,10 @@ int main(void)
   tcase_add_test(tests, test_workers_in_some_steps);
   tcase_add_test(tests, test_workers_not_recorded);
   tcase_add_test(tests, test_no_workers);
+  tcase_add_test(tests, test_no_workers_on_a_busy_machine);
+  tcase_add_test(tests, test_slow_decode_on_a_busy_machine);
+  tcase_add_test(tests, test_no_workers_names_the_file_of_its_batches);
+  tcase_add_test(tests, test_share_bound_and_steps);
   tcase_add_test(tests, test_ready_batches);
   tcase_add_test(tests, test_pin_memory_thread);
   tcase_add_test(tests, test_long_next_is_one_gap);
