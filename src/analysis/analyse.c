@@ -681,10 +681,10 @@ static void add_limits(struct analysis *a)
   }
   if (delay != NULL)
     s->notices[s->notice_count++] =
-        opgap_pool_printf(a->pool, "recorded only from %s s after each process's start (OPGAP_DELAY=%s)", delay, delay);
+        opgap_pool_printf(a->pool, "recorded only from %s s after each program's start (OPGAP_DELAY=%s)", delay, delay);
   if (duration != NULL)
     s->notices[s->notice_count++] =
-        opgap_pool_printf(a->pool, "recorded only %s s of each process (OPGAP_DURATION=%s)", duration, duration);
+        opgap_pool_printf(a->pool, "recorded only %s s of each program (OPGAP_DURATION=%s)", duration, duration);
   if (schedule != NULL)
     s->notices[s->notice_count++] =
         opgap_pool_printf(a->pool, "recorded only the steps of OPGAP_SCHEDULE=%s; sums are of these steps", schedule);

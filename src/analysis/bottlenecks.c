@@ -173,16 +173,20 @@ static const char *file_words(struct list *l, enum file_part part, uint64_t whol
 
 struct workers {
   const struct opgap_sum_loader *loader;
-  uint64_t busy, file, lock, sleep, network, child, queue, startup, awaited, batches, read_bytes;
+  uint64_t busy, file, lock, sleep, network, child, queue, startup, started, awaited, batches, read_bytes;
   const struct opgap_sum_worker *slowest; /* by time a batch */
   double slowest_batch, other_batch;      /* its time a batch in ns, and the median of the others; 0: unknown */
 };
 
+static uint64_t known(uint64_t ns)
+{
+  return ns == OPGAP_UNKNOWN ? 0 : ns;
+}
+
 /* Without its waits for a CPU: they are not its work's. */
 static double batch_ns(const struct opgap_sum_worker *w)
 {
-  uint64_t queue = w->queue_ns == OPGAP_UNKNOWN ? 0 : w->queue_ns;
-  return w->batches ? (double)less(w->busy_ns, queue) / (double)w->batches : 0;
+  return w->batches ? (double)less(known(w->busy_ns), known(w->queue_ns)) / (double)w->batches : 0;
 }
 
 /* Workers of one number share their name in all epochs: compares the time a batch of each number. */
@@ -210,14 +214,17 @@ static struct workers sum_workers(const struct opgap_summary *s)
   struct workers w = {.loader = &s->loader};
   for (size_t i = 0; i < s->loader.worker_count; i++) {
     const struct opgap_sum_worker *worker = &s->loader.worker[i];
-    w.busy += worker->busy_ns;
-    w.file += worker->file_ns;
-    w.lock += worker->lock_ns;
-    w.sleep += worker->sleep_ns;
-    w.network += worker->network_ns;
-    w.child += worker->child_ns;
-    w.queue += worker->queue_ns == OPGAP_UNKNOWN ? 0 : worker->queue_ns;
-    w.startup += worker->startup_ns;
+    w.startup += known(worker->startup_ns);
+    w.started += worker->startup_ns != OPGAP_UNKNOWN;
+    if (worker->busy_ns != OPGAP_UNKNOWN) {
+      w.busy += worker->busy_ns;
+      w.file += worker->file_ns;
+      w.lock += worker->lock_ns;
+      w.sleep += worker->sleep_ns;
+      w.network += worker->network_ns;
+      w.child += worker->child_ns;
+      w.queue += known(worker->queue_ns);
+    }
     w.batches += worker->batches;
     w.awaited += worker->awaited_ns;
     w.read_bytes += worker->read_bytes;
@@ -281,7 +288,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "Keep the workers between epochs: persistent_workers=True.",
         "Waiting for the DataLoader takes %.1f %% of step time, and %.1f %% of that wait is for workers that are being "
         "started: %zu processes for %u workers, %.3f s each until they ask for their first index",
-        part, 100 * startup, loader->worker_count, n, share(w.startup, loader->worker_count) / 1e9);
+        part, 100 * startup, loader->worker_count, n, share(w.startup, w.started) / 1e9);
   } else if (n > 1 && w.slowest != NULL && w.other_batch > 0 && w.slowest_batch >= 2 * w.other_batch &&
              awaited_share(&w, w.slowest->worker) >= 0.5) {
     double slow = awaited_share(&w, w.slowest->worker);

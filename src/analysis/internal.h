@@ -271,7 +271,8 @@ struct usage {
 
 struct process {
   const struct opgap_process_info *info;
-  VEC(struct interval) off; /* when it was stopped from outside (windows.c); ascending, the last may have no end */
+  VEC(struct interval) off;     /* when it was stopped from outside (windows.c); ascending, the last may have no end */
+  uint64_t opens_ns, closes_ns; /* it was recorded from here, and until here, by OPGAP_DELAY and OPGAP_DURATION */
   struct hook hooks[OPGAP_MAX_EVENTS];
   struct name_cache *names; /* by name id; grows as names come up */
   uint32_t name_room;
@@ -545,6 +546,8 @@ void windows_open(struct analysis *a, unsigned process);
 bool windows_off_within(const struct process *p, uint64_t start, uint64_t end);
 uint64_t windows_off_between(const struct process *p, uint64_t start, uint64_t end);
 uint64_t windows_off_ns(const struct process *p);
+/* Of [start, end), how long it was recorded (a schedule is not known here). */
+uint64_t windows_on_between(const struct process *p, uint64_t start, uint64_t end);
 
 static inline bool analysis_in_window(const struct analysis *a, uint64_t end_ns)
 {

@@ -90,13 +90,27 @@ static const struct thread *main_thread(const struct analysis *a, const struct p
   return p->main_thread == UINT32_MAX ? NULL : &a->threads[p->main_thread];
 }
 
-/* When a process asked for its first index, as far as is known. */
+/* When a process asked for its first index, as far as is known: else it is taken to be ready at once. */
 static uint64_t ready_at(const struct analysis *a, const struct process *p)
 {
   const struct thread *t = main_thread(a, p);
   if (t == NULL || (t->first_poll_ns == 0 && t->first_op_ns == 0))
     return p->info->start_ns;
   return t->first_poll_ns ? t->first_poll_ns : t->first_op_ns;
+}
+
+/* OPGAP_UNKNOWN where not all of it was recorded: then that it asked for an index before may not have been seen. */
+static uint64_t startup_of(const struct analysis *a, const struct process *p)
+{
+  uint64_t start = p->info->start_ns, ready = ready_at(a, p), ns = less(ready, start);
+  bool all = p->info->kept_from_ns == 0 && start >= a->window_start && windows_on_between(p, start, ready) == ns;
+  return all && ns > 0 ? ns : OPGAP_UNKNOWN;
+}
+
+/* Was anything recorded of this thread?  A schedule may leave out all of it. */
+static bool was_recorded(const struct thread *t)
+{
+  return t->calls.count > 0 || t->first_op_ns != 0 || t->first_poll_ns != 0;
 }
 
 static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *row)
@@ -109,17 +123,24 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *
                                    .label = p->label,
                                    .source_location = "",
                                    .start_ns = p->info->start_ns - a->start_ns,
-                                   .startup_ns = less(ready, p->info->start_ns),
+                                   .startup_ns = startup_of(a, p),
+                                   .busy_ns = OPGAP_UNKNOWN,
+                                   .idle_ns = OPGAP_UNKNOWN,
+                                   .file_ns = OPGAP_UNKNOWN,
+                                   .lock_ns = OPGAP_UNKNOWN,
+                                   .sleep_ns = OPGAP_UNKNOWN,
+                                   .network_ns = OPGAP_UNKNOWN,
+                                   .child_ns = OPGAP_UNKNOWN,
                                    .batches = opgap_map_get(&a->window_writes, p->result_pipe, process),
                                    .queue_ns = OPGAP_UNKNOWN,
                                    .read_bytes = p->read_bytes};
-  if (t == NULL)
+  if (t == NULL || !was_recorded(t))
     return;
   const struct thread_waits *all = &t->waits, *before = &t->waits_before_poll; /* before: start-up */
   row->idle_ns = all->idle - before->idle;
   uint64_t begin = ready > a->window_start ? ready : a->window_start;
   uint64_t end = p->end_ns < a->window_end ? p->end_ns : a->window_end;
-  row->busy_ns = less(end, begin + row->idle_ns);
+  row->busy_ns = less(windows_on_between(p, begin, end), row->idle_ns);
   row->file_ns = all->file - before->file;
   row->lock_ns = all->lock - before->lock;
   row->sleep_ns = all->sleep - before->sleep;
@@ -256,6 +277,13 @@ static void fill_pin_threads(const struct analysis *a, unsigned trainer, struct 
   }
 }
 
+/* Is the first fetch that was seen of workers made at `start` their first one, and in the window? */
+static bool first_was_recorded(const struct analysis *a, const struct process *trainer, uint64_t start, uint64_t end)
+{
+  return analysis_in_window(a, end) && trainer->window_steps == 0 && trainer->info->kept_from_ns == 0 &&
+         windows_on_between(trainer, start, end) == less(end, start);
+}
+
 static void fill_epochs(struct analysis *a, unsigned trainer, struct opgap_sum_loader *loader)
 {
   const struct fetches *f = &a->processes[trainer].fetches;
@@ -264,21 +292,23 @@ static void fill_epochs(struct analysis *a, unsigned trainer, struct opgap_sum_l
     const struct epoch *from = &f->epochs.at[i];
     struct opgap_sum_epoch *row = &loader->epochs[loader->epoch_count];
     uint64_t start = UINT64_MAX;
-    *row = (struct opgap_sum_epoch){
-        .first_wait_ns = from->first_wait_ns, .fetches = from->count, .await_ns = from->waited_ns};
+    *row = (struct opgap_sum_epoch){.startup_ns = OPGAP_UNKNOWN, .fetches = from->count, .await_ns = from->waited_ns};
     for (unsigned k = 0; k < a->process_count; k++) {
       const struct process *p = &a->processes[k];
       if (p->role != OPGAP_ROLE_WORKER || p->result_pipe != from->pipe)
         continue;
-      uint64_t startup = less(ready_at(a, p), p->info->start_ns);
+      uint64_t startup = startup_of(a, p);
       row->workers++;
-      row->startup_ns = startup > row->startup_ns ? startup : row->startup_ns;
+      if (startup != OPGAP_UNKNOWN && (row->startup_ns == OPGAP_UNKNOWN || startup > row->startup_ns))
+        row->startup_ns = startup;
       start = p->info->start_ns < start ? p->info->start_ns : start;
     }
     if (row->workers == 0 || row->fetches == 0)
       continue;
     row->start_ns = less(start, a->start_ns);
-    row->first_batch_ns = less(from->first_end_ns, start);
+    bool first = first_was_recorded(a, &a->processes[trainer], start, from->first_end_ns);
+    row->first_batch_ns = first ? less(from->first_end_ns, start) : OPGAP_UNKNOWN;
+    row->first_wait_ns = first ? from->first_wait_ns : OPGAP_UNKNOWN;
     loader->epoch_count++;
   }
 }

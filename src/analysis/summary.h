@@ -174,14 +174,16 @@ struct opgap_sum_thread {
   uint64_t file_ns, lock_ns, sleep_ns;   /* lock: semaphores too */
 };
 
-/* DataLoader workers. */
+/* DataLoader workers.  Of one of which nothing was recorded (a schedule) the times are OPGAP_UNKNOWN. */
 struct opgap_sum_worker {
   int32_t pid, worker;
   const char *label;
   uint64_t start_ns;
-  uint64_t batches;                    /* messages that it sent to the trainer */
-  uint64_t startup_ns;                 /* from its start until it asked for its first index */
-  uint64_t busy_ns, idle_ns;           /* after start-up; idle: waiting for an index */
+  uint64_t batches; /* messages that it sent to the trainer */
+  /* From its start until it asked for its first index; OPGAP_UNKNOWN where not all of that was recorded (OPGAP_DELAY,
+   * opgap start, a window that begins later). */
+  uint64_t startup_ns;
+  uint64_t busy_ns, idle_ns;           /* after start-up, while it was recorded; idle: waiting for an index */
   uint64_t file_ns, lock_ns, sleep_ns; /* of busy, main thread */
   uint64_t network_ns, child_ns;       /* likewise: in sockets; for child processes and their output */
   uint64_t queue_ns;                   /* of busy, runnable without a CPU; OPGAP_UNKNOWN without samples */
@@ -195,9 +197,11 @@ struct opgap_sum_worker {
 struct opgap_sum_epoch {
   uint64_t start_ns; /* of the first of them */
   unsigned workers;
-  uint64_t startup_ns;                    /* of the slowest, until it asked for its first index */
-  uint64_t first_batch_ns, first_wait_ns; /* from start_ns until the trainer had the first batch; its wait for that */
-  uint64_t fetches, await_ns;             /* of all batches; await_ns: sum of the waits */
+  uint64_t startup_ns; /* of the slowest, until it asked for its first index */
+  /* From start_ns until the trainer had the first batch, and its wait for that; OPGAP_UNKNOWN where the first fetch was
+   * not recorded or is not in the window, as startup_ns. */
+  uint64_t first_batch_ns, first_wait_ns;
+  uint64_t fetches, await_ns; /* of all batches; await_ns: sum of the waits */
 };
 #define OPGAP_DEPTH_CHUNKS 30u
 struct opgap_sum_loader {

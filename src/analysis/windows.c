@@ -1,7 +1,11 @@
-/* When a process was not recorded: between `opgap stop` and `opgap start`, or before the first start (OPGAP_CONTROL).
+/* When a process was not recorded: between `opgap stop` and `opgap start`, or before the first start (OPGAP_CONTROL),
+ * before OPGAP_DELAY and after OPGAP_DURATION, and what the flight recorder dropped (OPGAP_KEEP).
  *
  * Read before the analysis begins, because GPU activity is looked at ahead of the records that tell of it. */
 #include "analysis/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 static void read_switches(struct analysis *a, unsigned process, unsigned stream)
 {
@@ -23,9 +27,43 @@ static void read_switches(struct analysis *a, unsigned process, unsigned stream)
     a->source->cursor_close(cursor);
 }
 
+/* A setting in seconds, in ns; 0: not set. */
+static uint64_t seconds(const struct analysis *a, unsigned process, const char *key)
+{
+  const char *text = a->source->info(a->source->context, process, key);
+  double value = text ? strtod(text, NULL) : 0;
+  return value > 0 && value < 1e9 ? (uint64_t)(value * 1e9) : 0;
+}
+
+static bool may_be_parent(const struct opgap_process_info *parent, const struct opgap_process_info *child)
+{
+  return parent->pid == child->ppid && parent->start_ns <= child->start_ns &&
+         strcmp(parent->boot_id, child->boot_id) == 0 && strcmp(parent->host, child->host) == 0;
+}
+
+/* Where the program that a process runs began, before it was forked; 0: not known. */
+static uint64_t program_start(const struct analysis *a, const struct opgap_process_info *info)
+{
+  while (info != NULL && info->forked) {
+    const struct opgap_process_info *parent = NULL;
+    for (unsigned i = 0; i < a->process_count; i++) {
+      const struct opgap_process_info *other = a->source->process(a->source->context, i);
+      if (other != info && may_be_parent(other, info) && (parent == NULL || other->start_ns > parent->start_ns))
+        parent = other;
+    }
+    info = parent == NULL || parent->start_ns < info->start_ns ? parent : NULL; /* else damaged: no way to the top */
+  }
+  return info ? info->start_ns : 0;
+}
+
 void windows_open(struct analysis *a, unsigned process)
 {
-  const struct opgap_process_info *info = a->processes[process].info;
+  struct process *p = &a->processes[process];
+  const struct opgap_process_info *info = p->info;
+  uint64_t delay = seconds(a, process, "OPGAP_DELAY"), duration = seconds(a, process, "OPGAP_DURATION");
+  uint64_t start = delay || duration ? program_start(a, info) : 0;
+  p->opens_ns = start ? start + delay : 0;
+  p->closes_ns = start && duration ? p->opens_ns + duration : UINT64_MAX;
   if (a->source->info(a->source->context, process, "OPGAP_CONTROL") == NULL)
     return;
   for (unsigned s = 0; s < info->stream_count; s++)
@@ -50,6 +88,13 @@ uint64_t windows_off_between(const struct process *p, uint64_t start, uint64_t e
     ns += to > from ? to - from : 0;
   }
   return ns;
+}
+
+uint64_t windows_on_between(const struct process *p, uint64_t start, uint64_t end)
+{
+  start = start > p->opens_ns ? start : p->opens_ns;
+  end = end < p->closes_ns ? end : p->closes_ns;
+  return end > start ? end - start - windows_off_between(p, start, end) : 0;
 }
 
 uint64_t windows_off_ns(const struct process *p)

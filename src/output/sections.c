@@ -501,9 +501,9 @@ size_t section_workers(struct table *table, const struct opgap_summary *s, const
     table_count(table, w->batches);
     table_time(table, w->startup_ns, false);
     table_time(table, w->busy_ns, false);
-    table_share(table, w->busy_ns, w->busy_ns + w->idle_ns);
+    table_share(table, w->busy_ns, w->busy_ns == OPGAP_UNKNOWN ? OPGAP_UNKNOWN : w->busy_ns + w->idle_ns);
     table_time(table, w->file_ns, false);
-    if (w->read_bytes > 0 && w->file_ns > 0)
+    if (w->read_bytes > 0 && w->file_ns > 0 && w->file_ns != OPGAP_UNKNOWN)
       table_format(table, "%.1f", (double)w->read_bytes / 1e6 / ((double)w->file_ns / 1e9));
     else
       table_cell(table, "-");

@@ -869,8 +869,8 @@ START_TEST(test_limits_of_the_recording_are_said)
   fake_op(p, t, 0, 1000, 1100, "aten::add", 0, 0);
   struct opgap_summary *s = fake_analyse(NULL);
   ck_assert_uint_eq(s->notice_count, 3);
-  ck_assert_str_eq(s->notices[0], "recorded only from 2.5 s after each process's start (OPGAP_DELAY=2.5)");
-  ck_assert_str_eq(s->notices[1], "recorded only 10 s of each process (OPGAP_DURATION=10)");
+  ck_assert_str_eq(s->notices[0], "recorded only from 2.5 s after each program's start (OPGAP_DELAY=2.5)");
+  ck_assert_str_eq(s->notices[1], "recorded only 10 s of each program (OPGAP_DURATION=10)");
   ck_assert_str_eq(s->notices[2], "recorded only the steps of OPGAP_SCHEDULE=wait=5,active=2; sums are of these steps");
   opgap_summary_free(s);
 }

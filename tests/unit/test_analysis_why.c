@@ -812,6 +812,88 @@ START_TEST(test_workers_in_some_steps)
 }
 END_TEST
 
+/* A worker that works for 80 of 100 ms from 270 ms on.  Recording begins 150 ms after the start of its program: of its
+ * own at 100 ms, or of the trainer's, when it was forked; or when `opgap start` comes at 250 ms. */
+START_TEST(test_worker_recorded_late)
+{
+  enum { OWN_PROGRAM, FORKED, STARTED, CASES };
+  for (int how = 0; how < CASES; how++) {
+    setup();
+    struct worker_plan plan = {1,     1,      STEPS, how == FORKED ? 200000 : 100000, how == FORKED ? 70000 : 170000,
+                               80000, SLEEPS, 0};
+    make_worker(200, &plan);
+    fake_info(1)->forked = how == FORKED;
+    if (how == STARTED) {
+      unsigned stream = fake_stream(1, OPGAP_STREAM_PROCESS);
+      fake_setting(1, "OPGAP_CONTROL", "idle");
+      for (uint32_t on = 0; on < 2; on++)
+        fake_record(1, stream,
+                    (struct opgap_record){.event = OPGAP_EV_RECORDING,
+                                          .status = on,
+                                          .start_ns = (on ? 250 : 100) * MS,
+                                          .end_ns = (on ? 250 : 100) * MS});
+    } else {
+      fake_setting(0, "OPGAP_DELAY", "0.15");
+      fake_setting(1, "OPGAP_DELAY", "0.15");
+    }
+    fetch_all();
+    struct opgap_summary *s = fake_analyse(NULL);
+    const struct opgap_sum_worker *w = &s->loader.worker[0];
+    ck_assert_uint_eq(w->startup_ns, how == FORKED ? 70 * MS : OPGAP_UNKNOWN);
+    ck_assert_uint_eq(s->loader.epochs[0].startup_ns, how == FORKED ? 70 * MS : OPGAP_UNKNOWN);
+    /* the trainer was recorded from 150 ms, or all the time, so its first fetch of a worker made before is not known */
+    bool seen = how != OWN_PROGRAM;
+    ck_assert_uint_eq(s->loader.epochs[0].first_wait_ns, seen ? 89051 * US : OPGAP_UNKNOWN);
+    ck_assert_uint_eq(s->loader.epochs[0].first_batch_ns, how == FORKED ? 91 * MS : seen ? 191 * MS : OPGAP_UNKNOWN);
+    ck_assert_uint_eq(w->batches, STEPS - 1);
+    ck_assert_uint_eq(w->sleep_ns, (STEPS - 1) * 79900 * US);
+    /* from its first poll, at 270 ms, to the end of its last record */
+    ck_assert_uint_eq(w->busy_ns + w->idle_ns, (200 + 100 * (STEPS - 1) + 90 - 270) * MS + 10 * US);
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
+/* It is recorded for half of a second after its start at 100 ms: behind that it may do anything. */
+START_TEST(test_worker_recorded_for_a_while)
+{
+  struct worker_plan plan = {0, 1, 4, 100000, 10000, 80000, SLEEPS, 0};
+  unsigned samples;
+  make_worker(200, &plan);
+  fake_setting(1, "OPGAP_DURATION", "0.5");
+  fake_info(1)->forked = false;
+  samples = fake_stream(1, OPGAP_STREAM_PROCESS);
+  fake_record(
+      1, samples,
+      (struct opgap_record){.event = OPGAP_EV_MEMORY, .start_ns = 2000 * MS, .end_ns = 2000 * MS, .field = {1}});
+  fetch_all();
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->loader.worker[0].busy_ns + s->loader.worker[0].idle_ns, (500 - 10) * MS);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* Of a worker of which nothing was recorded nothing is known, not even that it was busy. */
+START_TEST(test_worker_not_recorded)
+{
+  unsigned w = fake_process(200, 100, "python train.py");
+  fake_thread(w, 200, "pt_data_worker");
+  fake_info(w)->start_ns = 100 * MS;
+  fake_info(w)->end_ns = 2000 * MS;
+  fetch_all();
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->loader.worker_count, 1);
+  const struct opgap_sum_worker *row = &s->loader.worker[0];
+  const uint64_t times[] = {row->startup_ns, row->busy_ns,    row->idle_ns,  row->file_ns, row->lock_ns,
+                            row->sleep_ns,   row->network_ns, row->child_ns, row->queue_ns};
+  for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+    ck_assert_uint_eq(times[i], OPGAP_UNKNOWN);
+  ck_assert_uint_eq(row->batches, 0);
+  assert_first(s, "unseen_workers");
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* A schedule left the workers out: they are there all the same. */
 START_TEST(test_workers_not_recorded)
 {
@@ -1518,6 +1600,9 @@ int main(void)
   tcase_add_test(tests, test_worker_restart);
   tcase_add_test(tests, test_workers_in_some_steps);
   tcase_add_test(tests, test_workers_not_recorded);
+  tcase_add_test(tests, test_worker_recorded_late);
+  tcase_add_test(tests, test_worker_recorded_for_a_while);
+  tcase_add_test(tests, test_worker_not_recorded);
   tcase_add_test(tests, test_no_workers);
   tcase_add_test(tests, test_no_workers_on_a_busy_machine);
   tcase_add_test(tests, test_slow_decode_on_a_busy_machine);
