@@ -180,7 +180,7 @@ static void add_op(struct analysis *a, struct thread *t, const struct opgap_reco
   if (a->steps_only)
     return;
   ops_add(a, t, r);
-  timeline_op(t, name, flags, framework, r);
+  timeline_op(a, t, name, flags, framework, r);
   breakdown_op(a, t, flags, framework, r);
   if (flags & NAME_COMM)
     ranks_collective(a, t->process, name, false, r->start_ns, r->end_ns);

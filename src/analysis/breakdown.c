@@ -7,8 +7,10 @@
  * approximate; sums are not.
  *
  * Intervals of each class are kept until the step that they lie in is summed, SETTLE_NS after its end; a process
- * without steps keeps the last INTERVAL_LIMIT. */
+ * without steps keeps its share of SHARED_LIMIT, the last ones.  Of a step that was summed only what is not 0 is kept:
+ * a few dozen bytes. */
 #include "analysis/internal.h"
+#include "format/recover.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +24,18 @@ struct step_classes {
   uint64_t all_wait_ns[OPGAP_CAUSE_COUNT];
   struct around around;
   struct off_cpu off;
-  bool sampled;
+  uint64_t sampled; /* 1: yes */
 };
+
+/* Sums of steps, in order: of each number that is not 0 how many come since the last one (a byte), and itself (a
+ * varint); then STEP_ENDS. */
+struct step_sums {
+  VEC(uint8_t) bytes;
+  size_t count;
+};
+#define STEP_NUMBERS (sizeof(struct step_classes) / sizeof(uint64_t))
+#define STEP_ENDS 255u
+_Static_assert(STEP_NUMBERS < STEP_ENDS, "a byte tells which number of a step comes");
 
 struct wait {
   uint64_t start, end;
@@ -32,12 +44,18 @@ struct wait {
   uint32_t refill_ns; /* of the cause, behind the whole wait; in its last piece of the cause */
 };
 
+struct step_reader {
+  size_t at, step; /* offset; of the next one */
+};
+
 struct breakdown_process {
   struct intervals class_[OPGAP_CLASS_OTHER];
   VEC(struct wait) waits; /* by start; those before first_wait were dropped */
   size_t first_wait;
   enum step_source source;
-  VEC(struct step_classes) steps; /* one a step of the source, in order */
+  struct step_sums steps; /* one a step of the source */
+  struct step_sums joined;
+  struct step_reader joining; /* of `steps` */
 };
 
 struct breakdown_state {
@@ -62,11 +80,62 @@ static struct breakdown_process *process_of(struct analysis *a, unsigned process
   return &a->breakdown->at[process];
 }
 
+static void put_step(struct step_sums *sums, const struct step_classes *step)
+{
+  uint8_t bytes[STEP_NUMBERS * 11 + 1], *at = bytes; /* a varint has up to 10 */
+  uint64_t numbers[STEP_NUMBERS];
+  memcpy(numbers, step, sizeof numbers);
+  for (size_t i = 0, next = 0; i < STEP_NUMBERS; i++) {
+    if (numbers[i] == 0)
+      continue;
+    *at++ = (uint8_t)(i - next);
+    at = opgap_put_varint(at, numbers[i]);
+    next = i + 1;
+  }
+  *at++ = STEP_ENDS;
+  for (const uint8_t *byte = bytes; byte < at; byte++)
+    *VEC_PUSH(&sums->bytes) = *byte;
+  sums->count++;
+}
+
+static struct step_classes next_step(const struct step_sums *sums, struct step_reader *reader)
+{
+  struct step_classes step;
+  uint64_t numbers[STEP_NUMBERS] = {0};
+  const uint8_t *at = sums->bytes.at + reader->at, *end = sums->bytes.at + sums->bytes.count;
+  for (size_t i = 0; *at != STEP_ENDS; i++) {
+    i += *at++;
+    opgap_get_varint(&at, end, &numbers[i]);
+  }
+  reader->at = (size_t)(at + 1 - sums->bytes.at);
+  reader->step++;
+  memcpy(&step, numbers, sizeof step);
+  return step;
+}
+
+/* How many intervals or waits of a process may wait for the end of their step. */
+static size_t most_waiting(const struct analysis *a, unsigned process)
+{
+  const struct process *p = &a->processes[process];
+  enum step_source source = steps_source(p);
+  if (source == STEPS_SOURCES)
+    return analysis_share(a, SHARED_LIMIT, INTERVAL_LIMIT);
+  bool done = source == STEPS_PERIOD && !steps_period_room(a, p) &&
+              a->breakdown->at[process].steps.count == p->steps[source].end.count;
+  return done ? SHARED_LEAST : INTERVAL_LIMIT;
+}
+
+/* Most ops add an interval: only every so often the limit is looked at, which is then passed by fewer than that. */
+static bool asks_for_limit(size_t count)
+{
+  return count > 0 && count % SHARED_LEAST == 0;
+}
+
 static void add(struct analysis *a, unsigned process, enum opgap_class class_, uint64_t start, uint64_t end)
 {
   struct intervals *iv = &process_of(a, process)->class_[class_];
   size_t count = iv->v.count - iv->first;
-  if (count >= INTERVAL_LIMIT)
+  if (asks_for_limit(count) && count >= most_waiting(a, process))
     intervals_drop_before(iv, iv->v.at[iv->first + count / 2].start);
   intervals_append(iv, start, end);
 }
@@ -105,10 +174,12 @@ static void drop_waits(struct breakdown_process *b, size_t count)
   b->first_wait = 0;
 }
 
-static void insert_wait(struct breakdown_process *b, struct wait wait)
+static void insert_wait(const struct analysis *a, unsigned process, struct wait wait)
 {
-  if (b->waits.count - b->first_wait >= INTERVAL_LIMIT)
-    drop_waits(b, INTERVAL_LIMIT / 2);
+  struct breakdown_process *b = &a->breakdown->at[process];
+  size_t count = b->waits.count - b->first_wait;
+  if (asks_for_limit(count) && count >= most_waiting(a, process))
+    drop_waits(b, count / 2);
   VEC_PUSH(&b->waits);
   size_t at = b->waits.count - 1;
   for (; at > b->first_wait && b->waits.at[at - 1].start > wait.start; at--)
@@ -123,10 +194,10 @@ static uint32_t refill(uint64_t ns)
 
 void breakdown_wait(struct analysis *a, unsigned process, uint64_t start, const struct causes *causes)
 {
-  struct breakdown_process *b = process_of(a, process);
   uint64_t ns[OPGAP_CAUSE_COUNT] = {0};
   unsigned last[OPGAP_CAUSE_COUNT] = {0};
   uint32_t all = 0;
+  process_of(a, process);
   for (unsigned i = 0; i < causes->count; i++) {
     unsigned cause = causes->at[i].key.cause;
     all |= 1u << cause;
@@ -138,11 +209,12 @@ void breakdown_wait(struct analysis *a, unsigned process, uint64_t start, const 
   for (unsigned i = 0; i < causes->count; i++) {
     const struct cause_row *row = &causes->at[i];
     unsigned cause = row->key.cause;
-    insert_wait(b, (struct wait){.start = start,
-                                 .end = start + row->ns,
-                                 .cause = (enum opgap_cause)cause,
-                                 .causes = all,
-                                 .refill_ns = last[cause] == i ? refill(ns[cause]) : 0});
+    insert_wait(a, process,
+                (struct wait){.start = start,
+                              .end = start + row->ns,
+                              .cause = (enum opgap_cause)cause,
+                              .causes = all,
+                              .refill_ns = last[cause] == i ? refill(ns[cause]) : 0});
     start += row->ns;
   }
 }
@@ -297,7 +369,7 @@ static void sum_step(struct analysis *a, unsigned process, uint64_t start, uint6
   struct breakdown_process *b = process_of(a, process);
   unsigned main_thread = a->processes[process].main_thread;
   uint64_t outside_gpu[OPGAP_CAUSE_COUNT] = {0}; /* outside of all classes before CPU_EXEC */
-  struct step_classes *step = VEC_PUSH(&b->steps);
+  struct step_classes sums = {0}, *step = &sums;
   struct intervals cover = {0};
   uint64_t covered = 0;
   waits_outside(b, &cover, start, end, step->all_wait_ns);
@@ -316,6 +388,7 @@ static void sum_step(struct analysis *a, unsigned process, uint64_t start, uint6
   sum_behind(b, start, end, &step->around);
   sum_around(b, &cover, start, end, &step->around);
   move_communication(step, outside_gpu[OPGAP_CAUSE_COMMUNICATION]);
+  put_step(&b->steps, step);
   forget_waits(b, end);
   VEC_FREE(&cover.v);
 }
@@ -329,7 +402,7 @@ static void sum_steps(struct analysis *a, unsigned process, uint64_t until)
     return;
   if (b->source != source) { /* a better kind of mark was found: start again */
     b->source = source;
-    b->steps.count = 0;
+    b->steps.count = b->steps.bytes.count = 0;
   }
   const struct step_list *list = &p->steps[source];
   while (b->steps.count < list->end.count && list->end.at[b->steps.count] <= until) {
@@ -355,6 +428,7 @@ static void finish_buckets(struct analysis *a, unsigned process)
   struct opgap_sum_breakdown *sum = &a->summary->breakdown;
   const struct breakdown_process *b = process_of(a, process);
   const struct step_list *list = &a->processes[process].steps[b->source];
+  struct step_reader reader = {0};
   size_t steps = 0, done = 0;
   for (size_t i = 0; i < b->steps.count; i++)
     steps += analysis_in_window(a, list->end.at[i]);
@@ -362,11 +436,12 @@ static void finish_buckets(struct analysis *a, unsigned process)
   sum->bucket_count = steps ? (steps + sum->bucket_steps - 1) / sum->bucket_steps : 0;
   sum->buckets = opgap_pool_alloc(a->pool, sum->bucket_count * sizeof *sum->buckets);
   for (size_t i = 0; i < b->steps.count; i++) {
+    struct step_classes step = next_step(&b->steps, &reader);
     if (!analysis_in_window(a, list->end.at[i]))
       continue;
     uint64_t *bucket = sum->buckets[done++ / sum->bucket_steps];
     for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
-      bucket[c] += b->steps.at[i].ns[c];
+      bucket[c] += step.ns[c];
   }
 }
 
@@ -381,7 +456,7 @@ static void add_step(struct step_classes *sum, const struct step_classes *step)
     sum->around.refill_ns[c] += step->around.refill_ns[c];
     sum->around.tail_ns[c] += step->around.tail_ns[c];
   }
-  sum->sampled = sum->sampled || step->sampled;
+  sum->sampled |= step->sampled;
   sum->off.queue += step->off.queue;
   sum->off.throttled += step->off.throttled;
   sum->off.outside += step->off.outside;
@@ -392,18 +467,25 @@ void breakdown_all(struct analysis *a, unsigned process)
   sum_steps(a, process, UINT64_MAX);
 }
 
-void breakdown_join(struct analysis *a, unsigned process, size_t to_step, size_t from, size_t to)
+void breakdown_join(struct analysis *a, unsigned process, size_t from, size_t to)
 {
   struct breakdown_process *b = process_of(a, process);
-  struct step_classes sum = b->steps.at[from];
-  for (size_t i = from + 1; i < to; i++)
-    add_step(&sum, &b->steps.at[i]);
-  b->steps.at[to_step] = sum;
+  struct step_classes sum = {0};
+  while (b->joining.step < to) {
+    bool joins = b->joining.step >= from;
+    struct step_classes step = next_step(&b->steps, &b->joining);
+    if (joins)
+      add_step(&sum, &step);
+  }
+  put_step(&b->joined, &sum);
 }
 
-void breakdown_joined(struct analysis *a, unsigned process, size_t count)
+void breakdown_joined(struct analysis *a, unsigned process)
 {
-  process_of(a, process)->steps.count = count;
+  struct breakdown_process *b = process_of(a, process);
+  VEC_FREE(&b->steps.bytes);
+  b->steps = b->joined;
+  b->joined = (struct step_sums){0};
 }
 
 /* Adds the steps in the window but the first `skip` to *sum; returns how many. */
@@ -411,15 +493,17 @@ static uint64_t add_counted(struct analysis *a, unsigned process, size_t skip, s
 {
   const struct breakdown_process *b = process_of(a, process);
   const struct step_list *list = &a->processes[process].steps[b->source];
+  struct step_reader reader = {0};
   uint64_t count = 0;
   for (size_t i = 0; i < b->steps.count; i++) {
+    struct step_classes step = next_step(&b->steps, &reader);
     if (!analysis_in_window(a, list->end.at[i]))
       continue;
     if (skip > 0) {
       skip--;
       continue;
     }
-    add_step(sum, &b->steps.at[i]);
+    add_step(sum, &step);
     count++;
   }
   return count;
@@ -467,7 +551,7 @@ void breakdown_close(struct analysis *a)
     for (int c = 0; c < OPGAP_CLASS_OTHER; c++)
       VEC_FREE(&b->class_[c].v);
     VEC_FREE(&b->waits);
-    VEC_FREE(&b->steps);
+    VEC_FREE(&b->steps.bytes);
   }
   free(a->breakdown->at);
   free(a->breakdown);

@@ -6,7 +6,9 @@
  * threads' recent history (timeline.c, blame.c, gaps.c).  GPU streams are read ahead of the threads (gpu.c), because
  * an op must know its kernels when it ends.
  *
- * Bounds: per thread RING_LIMIT calls and ops of history; per process OBJECT_LIMIT objects with their last edges;
+ * Bounds: per thread RING_LIMIT calls and ops of history, RING_LEAST where all together fill HISTORY_BYTES;
+ * SHARED_LIMIT outermost ops, intervals and waits of processes without steps; per process OBJECT_LIMIT objects with
+ * their last edges;
  * PENDING_LIMIT gaps waiting to be explained; GPU_WINDOW launches and activities; CAUSE_LIMIT and FILE_LIMIT rows,
  * after which details are summed without their name.
  *
@@ -22,6 +24,11 @@
 
 #define SETTLE_NS 200000000ull
 #define RING_LIMIT 16384u
+#define RING_LEAST 4096u
+#define HISTORY_BYTES (64ull << 20) /* of the rings of all threads: half of it full ones, those of 32 threads */
+#define SHARED_LIMIT 1048576u /* of each kind of what processes without steps keep: divided among all processes */
+#define SHARED_STEPS 262144u  /* of steps that were found by their period */
+#define SHARED_LEAST 4096u    /* for each of many processes */
 #define OBJECT_LIMIT 65536u
 #define PENDING_LIMIT 8192u
 #define GPU_WINDOW 1048576u
@@ -222,8 +229,17 @@ enum step_source {
   STEPS_NVTX,
   STEPS_BACKWARD,
   STEPS_DATALOADER,
-  STEPS_PERIOD, /* found when all records are read: the rounds of a loop without any mark */
+  STEPS_PERIOD, /* the rounds of a loop without any mark, found from its first outermost ops */
   STEPS_SOURCES
+};
+
+/* The op that begins each round of a loop without marks. */
+struct period {
+  bool sought;
+  uint32_t name, length; /* gid; in outermost ops, 0: none was found */
+  uint64_t position;     /* outermost ops so far */
+  uint64_t last;         /* position of the latest such op, + 1; 0: none */
+  uint64_t last_start;
 };
 
 /* What is known of a name of a process; 0: not yet asked. */
@@ -290,7 +306,8 @@ struct process {
   bool scheduled;        /* OPGAP_SCHEDULE is set */
   uint64_t window_steps; /* steps of each window of OPGAP_SCHEDULE; 0: windows follow each other without a gap */
   struct step_list steps[STEPS_SOURCES];
-  VEC(struct past_op) outermost; /* of its main thread, the first PERIOD_LIMIT, while there are no better steps */
+  VEC(struct past_op) outermost; /* of its main thread, until their period is looked for; no better steps till then */
+  struct period period;
   uint64_t last_forward_ns, last_backward_ns; /* ends of outermost ops: a backward pass begins a burst */
   VEC(struct update) updates;                 /* one a step of STEPS_OPTIMIZER, before they are joined to rounds */
   uint64_t told;                              /* backward ops before the newest update */
@@ -483,9 +500,10 @@ struct analysis {
   uint64_t origin_ns, bucket_ns;     /* start and length of the first part of what is summed over time */
   uint64_t window_start, window_end; /* records that ended in (start, end] are summed */
   uint64_t now;
-  bool steps_only;  /* first pass of --steps */
-  bool ranks_apart; /* records of ranks are in order to MERGE_SLICE_NS only */
-  bool launches;    /* some were seen, so that ops may hold some */
+  uint64_t history_bytes; /* of all threads' rings */
+  bool steps_only;        /* first pass of --steps */
+  bool ranks_apart;       /* records of ranks are in order to MERGE_SLICE_NS only */
+  bool launches;          /* some were seen, so that ops may hold some */
 
   VEC(struct op_row) ops;
   struct opgap_map op_index; /* (process << 8 | kind, name) */
@@ -548,6 +566,14 @@ uint64_t windows_off_between(const struct process *p, uint64_t start, uint64_t e
 uint64_t windows_off_ns(const struct process *p);
 /* Of [start, end), how long it was recorded (a schedule is not known here). */
 uint64_t windows_on_between(const struct process *p, uint64_t start, uint64_t end);
+
+/* How many of a kind each process may keep: its part of `all`, at most `most`. */
+static inline uint32_t analysis_share(const struct analysis *a, uint32_t all, uint32_t most)
+{
+  uint32_t share = all / (a->process_count ? a->process_count : 1);
+  share = share < SHARED_LEAST ? SHARED_LEAST : share;
+  return share < most ? share : most;
+}
 
 static inline bool analysis_in_window(const struct analysis *a, uint64_t end_ns)
 {
@@ -650,7 +676,12 @@ static inline void steps_op(struct analysis *a, struct thread *t, uint32_t name,
     steps_marking_op(a, t, name, flags, framework, r);
 }
 void steps_mark(struct analysis *a, struct thread *t, const struct opgap_record *r);
-void steps_find_period(struct analysis *a); /* when all records are read */
+void steps_find_period(struct analysis *a); /* when all records are read: of processes that had too few to be asked */
+/* Further rounds of its period will be steps. */
+static inline bool steps_period_room(const struct analysis *a, const struct process *p)
+{
+  return p->steps[STEPS_PERIOD].end.count < analysis_share(a, SHARED_STEPS, PERIOD_LIMIT);
+}
 /* Which of a process's lists is its steps; STEPS_SOURCES when none. */
 enum step_source steps_source(const struct process *p);
 unsigned steps_process(const struct analysis *a); /* whose steps are shown; UINT32_MAX: none */
@@ -673,11 +704,12 @@ void roles_finish(struct analysis *a);
 /* timeline.c */
 void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
                    uint64_t object, bool named, uint32_t flags); /* flags: of the name */
-void timeline_op(struct thread *t, uint32_t name, uint32_t flags, bool framework, const struct opgap_record *r);
+void timeline_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, bool framework,
+                 const struct opgap_record *r);
 /* First entry of a ring that ends after `time`; count when none. */
 size_t timeline_calls_from(const struct thread *t, uint64_t time);
 size_t timeline_ops_from(const struct thread *t, uint64_t time);
-void timeline_sample(struct thread *t, struct past_sample sample);
+void timeline_sample(struct analysis *a, struct thread *t, struct past_sample sample);
 size_t timeline_samples_from(const struct thread *t, uint64_t time);
 uint64_t timeline_writes(const struct analysis *a, uint32_t pipe); /* so far */
 /* Who ended the wait `call` of thread t: fills *edge, or returns false. */
@@ -760,9 +792,9 @@ void breakdown_step(struct analysis *a, unsigned process);
 void breakdown_sums(struct analysis *a, unsigned process, size_t skip, struct opgap_sum_breakdown *sum);
 /* Sums all steps, when all records are read; before their list changes. */
 void breakdown_all(struct analysis *a, unsigned process);
-/* Joins the steps [from, to) to one at `to_step`, ascending; then there are `count`. */
-void breakdown_join(struct analysis *a, unsigned process, size_t to_step, size_t from, size_t to);
-void breakdown_joined(struct analysis *a, unsigned process, size_t count);
+/* Joins the steps [from, to) to one, ascending; breakdown_joined: those are all that is left. */
+void breakdown_join(struct analysis *a, unsigned process, size_t from, size_t to);
+void breakdown_joined(struct analysis *a, unsigned process);
 /* What may go together with the waits of a cause when they are really removed. */
 struct around {
   uint64_t code_ns[OPGAP_CAUSE_COUNT]; /* the thread's own code between the same ops */

@@ -81,7 +81,7 @@ static void join_all(struct analysis *a, unsigned process, size_t length, bool b
     if (to - from >= length || to < updates) { /* the last one may be cut */
       bool joined = join(list, count, from, to);
       if (joined && !a->steps_only)
-        breakdown_join(a, process, count, from, to);
+        breakdown_join(a, process, from, to);
       count += joined;
     }
     from = to;
@@ -90,7 +90,7 @@ static void join_all(struct analysis *a, unsigned process, size_t length, bool b
   list->start.count = list->end.count = list->churn.count = count;
   list->live.count = list->live.count > 0 ? count : 0;
   if (!a->steps_only)
-    breakdown_joined(a, process, count);
+    breakdown_joined(a, process);
 }
 
 void rounds_find(struct analysis *a)

@@ -125,19 +125,9 @@ static void follow_bursts(struct analysis *a, struct thread *t, uint32_t flags, 
 /* ---- a loop without any mark ----
  *
  * The outermost ops and ranges of the main thread make a sequence of names.  A name that comes again after the same
- * number of others nearly every time marks the rounds of a loop; the longest such period is the loop around all. */
-
-static void follow_outermost(struct analysis *a, struct thread *t, uint32_t name, const struct opgap_record *r)
-{
-  struct process *p = &a->processes[t->process];
-  if (p->main_thread != (unsigned)(t - a->threads) || p->outermost.count >= PERIOD_LIMIT)
-    return;
-  if (steps_source(p) < STEPS_PERIOD) {
-    VEC_FREE(&p->outermost);
-    return;
-  }
-  *VEC_PUSH(&p->outermost) = (struct past_op){r->start_ns, r->end_ns, name};
-}
+ * number of others nearly every time marks the rounds of a loop; the longest such period is the loop around all.  It is
+ * looked for in the first PERIOD_LIMIT ops (fewer where there are more than 16 processes), or when all records are
+ * read. Later rounds are followed as they come, up to PERIOD_LIMIT (fewer where there are more than 4 processes). */
 
 #define PERIOD_LEAST_ROUNDS 10u
 
@@ -189,27 +179,39 @@ static bool is_regular(const struct recurring *r, size_t sequence)
          (uint64_t)r->equal * r->period * 5 >= (uint64_t)sequence * 4;
 }
 
-static void find_period(struct analysis *a, unsigned process)
+/* The next outermost op: a round ends where the op of the period comes again after as many. */
+static void follow_period(const struct analysis *a, struct process *p, uint32_t name, uint64_t start)
 {
-  struct process *p = &a->processes[process];
+  struct period *period = &p->period;
+  uint64_t position = ++period->position; /* + 1 */
+  if (name != period->name)
+    return;
+  struct step_list *list = &p->steps[STEPS_PERIOD];
+  if (period->last > 0 && position - period->last == period->length && steps_period_room(a, p)) {
+    list->marks++;
+    *VEC_PUSH(&list->start) = period->last_start;
+    *VEC_PUSH(&list->end) = start;
+  }
+  period->last = position;
+  period->last_start = start;
+}
+
+static void find_period(const struct analysis *a, struct process *p)
+{
   struct recurrings all = {0};
   const struct recurring *best = NULL; /* rows are by first position, so that is the first op of a round */
   count_distances(&all, p);
   for (size_t k = 0; k < all.rows.count; k++)
     if (is_regular(&all.rows.at[k], p->outermost.count) && (best == NULL || all.rows.at[k].period > best->period))
       best = &all.rows.at[k];
-  uint32_t last = 0; /* position + 1 */
-  for (uint32_t i = 0; best != NULL && i < p->outermost.count; i++) {
-    if (p->outermost.at[i].name != best->name)
-      continue;
-    if (last > 0 && i + 1 - last == best->period) {
-      struct step_list *list = &p->steps[STEPS_PERIOD];
-      list->marks++;
-      *VEC_PUSH(&list->start) = p->outermost.at[last - 1].start;
-      *VEC_PUSH(&list->end) = p->outermost.at[i].start;
-    }
-    last = i + 1;
+  p->period = (struct period){.sought = true};
+  if (best != NULL) {
+    p->period.name = best->name;
+    p->period.length = best->period;
+    for (uint32_t i = 0; i < p->outermost.count; i++)
+      follow_period(a, p, p->outermost.at[i].name, p->outermost.at[i].start);
   }
+  VEC_FREE(&p->outermost);
   opgap_map_free(&all.index);
   VEC_FREE(&all.rows);
 }
@@ -218,7 +220,28 @@ void steps_find_period(struct analysis *a)
 {
   for (unsigned i = 0; i < a->process_count; i++)
     if (steps_source(&a->processes[i]) == STEPS_SOURCES && a->processes[i].outermost.count > PERIOD_LEAST_ROUNDS)
-      find_period(a, i);
+      find_period(a, &a->processes[i]);
+}
+
+static void follow_outermost(struct analysis *a, struct thread *t, uint32_t name, const struct opgap_record *r)
+{
+  struct process *p = &a->processes[t->process];
+  if (p->main_thread != (unsigned)(t - a->threads) || (p->period.sought && p->period.length == 0))
+    return;
+  if (steps_source(p) < STEPS_PERIOD) {
+    VEC_FREE(&p->outermost);
+    return;
+  }
+  uint64_t last = p->period.last;
+  if (!p->period.sought) {
+    *VEC_PUSH(&p->outermost) = (struct past_op){r->start_ns, r->end_ns, name};
+    if (p->outermost.count >= analysis_share(a, SHARED_LIMIT, PERIOD_LIMIT))
+      find_period(a, p);
+  } else {
+    follow_period(a, p, name, r->start_ns);
+  }
+  if (p->period.last != last) /* also behind the last round that is a step: it is summed later */
+    breakdown_step(a, t->process);
 }
 
 void steps_marking_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, bool framework,

@@ -100,8 +100,9 @@ void threads_call(struct analysis *a, struct thread *t, const struct hook *hook,
 void threads_begin(struct analysis *a, struct thread *t, uint64_t at)
 {
   if (t->samples.count == 0)
-    timeline_sample(t, (struct past_sample){
-                           .end = at, .throttled = a->processes[t->process].throttled_ns, .blocked = OPGAP_UNKNOWN});
+    timeline_sample(
+        a, t,
+        (struct past_sample){.end = at, .throttled = a->processes[t->process].throttled_ns, .blocked = OPGAP_UNKNOWN});
 }
 
 void threads_sample(struct analysis *a, unsigned process, const struct opgap_record *r)
@@ -116,7 +117,7 @@ void threads_sample(struct analysis *a, unsigned process, const struct opgap_rec
         sample.throttled < last->throttled)
       return; /* another thread with the same number */
   }
-  timeline_sample(t, sample);
+  timeline_sample(a, t, sample);
 }
 
 /* Time of t in hooked blocking calls; calls must not be forgotten there. */

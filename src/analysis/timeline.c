@@ -4,11 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for one more entry at the back; gives up the oldest at the limit. */
-#define RING_PUSH(r)                                                                                                   \
+/* Whether a full ring grows.  The threads of many ranks share HISTORY_BYTES, of which the first ones to ask for their
+ * last doubling leave a half to the others. */
+static bool may_grow(const struct analysis *a, size_t room, size_t size)
+{
+  uint64_t most = room * 2 < RING_LIMIT ? HISTORY_BYTES : HISTORY_BYTES / 2;
+  return room < RING_LEAST || (room < RING_LIMIT && a->history_bytes + room * size <= most);
+}
+
+/* Room for one more entry at the back; gives up the oldest where the ring may not grow. */
+#define RING_PUSH(a, r)                                                                                                \
   ({                                                                                                                   \
-    if ((r)->count == (r)->room && (r)->room < RING_LIMIT)                                                             \
-      ring_grow(&(r)->at, &(r)->first, &(r)->room, sizeof *(r)->at);                                                   \
+    if ((r)->count == (r)->room && may_grow(a, (r)->room, sizeof *(r)->at))                                            \
+      ring_grow(a, &(r)->at, &(r)->first, &(r)->room, sizeof *(r)->at);                                                \
     if ((r)->count == (r)->room) {                                                                                     \
       (r)->forgotten = RING_AT(r, 0)->end;                                                                             \
       (r)->first++;                                                                                                    \
@@ -17,7 +25,8 @@
     RING_AT(r, (r)->count++);                                                                                          \
   })
 
-static __attribute__((noinline, cold)) void ring_grow(void *at_pointer, size_t *first, size_t *room, size_t size)
+static __attribute__((noinline, cold)) void ring_grow(struct analysis *a, void *at_pointer, size_t *first, size_t *room,
+                                                      size_t size)
 {
   void **at = at_pointer;
   size_t old = *room, larger = old ? old * 2 : 64;
@@ -28,6 +37,7 @@ static __attribute__((noinline, cold)) void ring_grow(void *at_pointer, size_t *
   *at = entries;
   *first = 0;
   *room = larger;
+  a->history_bytes += (larger - old) * size;
 }
 
 static void edges_clear(struct edge_table *table)
@@ -114,7 +124,7 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
     *opgap_map_put(&a->pipe_readers, object, t->process) = 1;
   if (r->start_ns == r->end_ns)
     return;
-  struct past_call *past = RING_PUSH(&t->calls);
+  struct past_call *past = RING_PUSH(a, &t->calls);
   *past = (struct past_call){
       .start = r->start_ns, .end = r->end_ns, .object = object, .event = r->event, .depth = r->depth, .named = named};
   struct edge edge = {0};
@@ -125,10 +135,11 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
 }
 
 /* Keeps outermost ops only: an op takes the place of those inside it. */
-void timeline_op(struct thread *t, uint32_t name, uint32_t flags, bool framework, const struct opgap_record *r)
+void timeline_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, bool framework,
+                 const struct opgap_record *r)
 {
   if (flags & NAME_NEXT) {
-    struct past_op *next = RING_PUSH(&t->nexts);
+    struct past_op *next = RING_PUSH(a, &t->nexts);
     *next = (struct past_op){r->start_ns, r->end_ns, name};
   }
   if (!framework)
@@ -141,7 +152,7 @@ void timeline_op(struct thread *t, uint32_t name, uint32_t flags, bool framework
     op = RING_AT(&t->ops, outside);
     t->ops.count = outside + 1;
   } else {
-    op = RING_PUSH(&t->ops);
+    op = RING_PUSH(a, &t->ops);
   }
   *op = (struct past_op){r->start_ns, r->end_ns, name};
 }
@@ -175,9 +186,9 @@ size_t timeline_ops_from(const struct thread *t, uint64_t time)
   return RING_FROM(&t->ops, time);
 }
 
-void timeline_sample(struct thread *t, struct past_sample sample)
+void timeline_sample(struct analysis *a, struct thread *t, struct past_sample sample)
 {
-  *RING_PUSH(&t->samples) = sample;
+  *RING_PUSH(a, &t->samples) = sample;
 }
 
 size_t timeline_samples_from(const struct thread *t, uint64_t time)
