@@ -38,7 +38,8 @@ void name_add(struct process *process, uint64_t id, const uint8_t *bytes, size_t
     if (page)
       atomic_store_explicit(&process->names[id / NAME_PAGE], page, memory_order_release);
   }
-  if (page)
+  /* another thread may have added it meanwhile */
+  if (page && atomic_load_explicit(&page[id % NAME_PAGE], memory_order_relaxed) == NULL)
     atomic_store_explicit(&page[id % NAME_PAGE], name, memory_order_release);
   pthread_mutex_unlock(&process->lock);
 }

@@ -71,12 +71,20 @@ static int by_start(const void *a, const void *b)
   return strcmp(x->path, y->path);
 }
 
-static bool is_known(const struct opgap_trace *trace, const char *path)
+static int by_text(const void *a, const void *b)
 {
-  for (unsigned i = 0; i < trace->count; i++)
-    if (strcmp(trace->processes[i]->path, path) == 0)
-      return true;
-  return false;
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The paths of the processes that are there, sorted; NULL: no memory. */
+static char **known_paths(const struct opgap_trace *trace)
+{
+  char **paths = calloc(trace->count + 1, sizeof *paths);
+  for (unsigned i = 0; paths != NULL && i < trace->count; i++)
+    paths[i] = trace->processes[i]->path;
+  if (paths != NULL)
+    qsort(paths, trace->count, sizeof *paths, by_text);
+  return paths;
 }
 
 /* Adds the processes of the folder that are not there yet.  False: the folder cannot be read. */
@@ -87,19 +95,26 @@ static bool scan_folder(struct opgap_trace *trace, char *error, size_t size)
     snprintf(error, size, "%s: %s", trace->path, strerror(errno));
     return false;
   }
-  damage_cut(&trace->damage, 0);
   unsigned before = trace->count;
+  char **known = known_paths(trace);
+  if (known == NULL) {
+    snprintf(error, size, "%s: out of memory", trace->path);
+    closedir(folder);
+    return false;
+  }
+  damage_cut(&trace->damage, 0);
   for (struct dirent *entry; (entry = readdir(folder)) != NULL && trace->count < MAX_PROCESSES;) {
     char *file = NULL, why[512];
     if (!is_trace_name(entry->d_name) || asprintf(&file, "%s/%s", trace->path, entry->d_name) < 0)
       continue;
-    if (!is_known(trace, file) && !add_process(trace, file, why, sizeof why)) {
+    if (bsearch(&file, known, before, sizeof *known, by_text) == NULL && !add_process(trace, file, why, sizeof why)) {
       damage_add(&trace->damage, "%s", why);
       snprintf(error, size, "%s", why);
     }
     free(file);
   }
   closedir(folder);
+  free(known);
   join_clocks(trace, before);
   for (unsigned i = 0; i < trace->count; i++)
     process_share_pages(trace->processes[i], trace->count);
