@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "analysis/summary.h"
 #include "output/replace.h"
 #include "output/table.h"
 
@@ -54,6 +55,17 @@ int opgap_fail(int code, const char *format, ...)
   va_end(arguments);
   fputc('\n', stderr);
   return code;
+}
+
+int opgap_trace_exit(const struct opgap_summary *summary)
+{
+  if (summary->complete)
+    return OPGAP_EXIT_DONE;
+  char others[64] = "";
+  if (summary->damage_count > 1)
+    snprintf(others, sizeof others, " (and %zu more files: see opgap report)", summary->damage_count - 1);
+  return opgap_fail(OPGAP_EXIT_DAMAGED, "the trace is damaged: %s%s",
+                    summary->damage_count > 0 ? summary->damage[0] : "bytes are missing", others);
 }
 
 /* Edit distance of two short words; long ones count as far apart. */

@@ -209,7 +209,7 @@ static int write_html(struct opgap_source *source, struct request *request, stru
   if (code == OPGAP_EXIT_DONE) {
     if (strcmp(path, "-") != 0)
       fprintf(stderr, "opgap: wrote %s\n", opgap_printable(path));
-    code = summary->complete ? OPGAP_EXIT_DONE : OPGAP_EXIT_DAMAGED;
+    code = opgap_trace_exit(summary);
   }
   free(path);
   opgap_levels_free(levels);

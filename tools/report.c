@@ -204,6 +204,8 @@ static int print(const struct opgap_summary *summary, struct request *request)
   }
   if (fflush(stdout) != 0 || ferror(stdout))
     return opgap_fail(OPGAP_EXIT_USAGE, "cannot write the report: %s", strerror(errno));
+  if (request->format == FORMAT_CSV) /* one table, without the head that tells */
+    return opgap_trace_exit(summary);
   return summary->complete ? OPGAP_EXIT_DONE : OPGAP_EXIT_DAMAGED;
 }
 
@@ -229,7 +231,8 @@ static int print_stacks(struct opgap_trace *trace, const char *path, struct requ
   struct opgap_source source = opgap_source_of_trace(trace, path);
   int32_t process = request->analysis.process ? (int32_t)strtol(request->analysis.process, NULL, 10) : 0;
   struct opgap_stack_table *table = opgap_stack_table_read(&source, request->by, process);
-  int code = opgap_trace_damage(trace, 0) == NULL ? OPGAP_EXIT_DONE : OPGAP_EXIT_DAMAGED;
+  const char *damage = opgap_trace_damage(trace, 0);
+  int code = damage == NULL ? OPGAP_EXIT_DONE : opgap_fail(OPGAP_EXIT_DAMAGED, "the trace is damaged: %s", damage);
   if (table->stacks == 0) {
     code = opgap_fail(OPGAP_EXIT_USAGE, "no stacks in %s: record with --stacks native, python or both", path);
   } else {

@@ -51,7 +51,9 @@ static void print_help(void)
        "  --limit N         ops and processes shown, 0 for all (default: 10)\n"
        "  --help            this text\n"
        "\n"
-       "Exit status: 0 done, or the job has ended; 2 wrong usage or unreadable trace.");
+       "Exit status: 0 done, or the job has ended; 2 wrong usage or unreadable trace; 4 the same as 0, but bytes of "
+       "the\n"
+       "trace are damaged or missing.");
 }
 
 enum { OPT_INTERVAL = 256, OPT_COUNT, OPT_ONCE, OPT_LIMIT };
@@ -271,8 +273,9 @@ static int follow(struct watch *watch)
         print_look(watch, summary, &live, stdout);
       if (go_on && watch->quiet > 0)
         puts("\nThe job has ended.");
+      int code = opgap_trace_exit(summary);
       opgap_summary_free(summary);
-      return OPGAP_EXIT_DONE;
+      return code;
     }
     opgap_summary_free(summary);
     if (ferror(stdout)) {

@@ -158,7 +158,7 @@ void chunks_visit(void *context, const struct opgap_chunk_header *header, const 
     return; /* of a later version */
   uint8_t *raw = decompress(payload, header);
   if (raw == NULL) {
-    damage_add(&process->damage, "%s: a description cannot be decompressed", process->path);
+    damage_add(&process->damage, "a description cannot be decompressed");
     process->info.complete = false;
     return;
   }
@@ -173,8 +173,7 @@ void process_damaged(struct process *process, uint64_t from, uint64_t to)
 {
   process->info.damaged_bytes += to - from;
   process->info.complete = false;
-  damage_add(&process->damage, "%s: bytes %llu to %llu are damaged or cut off (%llu bytes)", process->path,
-             (unsigned long long)from, (unsigned long long)to, (unsigned long long)(to - from));
+  damage_add_bytes(&process->damage, from, to);
 }
 
 /* The end of the file is judged when the ring has been asked: the process may be writing there. */

@@ -40,32 +40,102 @@ void process_free_blocks(struct block **list)
   }
 }
 
+static struct damage_part *damage_part(struct damage *damage)
+{
+  struct damage_part *grown = realloc(damage->parts, (damage->count + 1) * sizeof *grown);
+  if (grown == NULL)
+    return NULL;
+  damage->parts = grown;
+  free(damage->told);
+  damage->told = NULL;
+  return &grown[damage->count];
+}
+
 void damage_add(struct damage *damage, const char *fmt, ...)
 {
-  char **grown = realloc(damage->lines, (damage->count + 1) * sizeof *grown);
-  char *line = NULL;
+  struct damage_part *part = damage_part(damage);
   va_list arguments;
-  if (grown == NULL)
+  if (part == NULL)
     return;
-  damage->lines = grown;
+  *part = (struct damage_part){0};
   va_start(arguments, fmt);
-  if (vasprintf(&line, fmt, arguments) < 0)
-    line = NULL;
+  if (vasprintf(&part->text, fmt, arguments) < 0)
+    part->text = NULL;
   va_end(arguments);
-  if (line)
-    damage->lines[damage->count++] = line;
+  damage->count += part->text != NULL;
+}
+
+void damage_add_bytes(struct damage *damage, uint64_t from, uint64_t to)
+{
+  struct damage_part *part = damage_part(damage);
+  if (part == NULL)
+    return;
+  *part = (struct damage_part){.from = from, .to = to};
+  damage->count++;
 }
 
 void damage_cut(struct damage *damage, unsigned count)
 {
   while (damage->count > count)
-    free(damage->lines[--damage->count]);
+    free(damage->parts[--damage->count].text);
+  free(damage->told);
+  damage->told = NULL;
+}
+
+/* All bytes that are damaged, wherever. */
+static void print_bytes(const struct damage *damage, FILE *line)
+{
+  const struct damage_part *first = NULL;
+  unsigned places = 0;
+  uint64_t bytes = 0;
+  for (unsigned i = 0; i < damage->count; i++) {
+    const struct damage_part *part = &damage->parts[i];
+    if (part->text != NULL)
+      continue;
+    first = first ? first : part;
+    places++;
+    bytes += part->to - part->from;
+  }
+  if (first == NULL)
+    return;
+  fprintf(line, "bytes %llu to %llu", (unsigned long long)first->from, (unsigned long long)first->to);
+  if (places > 1)
+    fprintf(line, " and %u more %s", places - 1, places > 2 ? "places" : "place");
+  fprintf(line, " are damaged or cut off (%llu bytes%s)", (unsigned long long)bytes, places > 1 ? " in all" : "");
+}
+
+const char *damage_line(struct damage *damage, const char *path)
+{
+  size_t size;
+  FILE *line = damage->count > 0 && damage->told == NULL ? open_memstream(&damage->told, &size) : NULL;
+  if (line == NULL)
+    return damage->told;
+  bool bytes_told = false;
+  for (unsigned i = 0; i < damage->count; i++) {
+    const char *text = damage->parts[i].text;
+    if (text == NULL && bytes_told)
+      continue;
+    if (i > 0)
+      fputs("; ", line);
+    else if (text == NULL || strncmp(text, path, strlen(path)) != 0)
+      fprintf(line, "%s: ", path);
+    if (text == NULL)
+      print_bytes(damage, line);
+    else
+      fputs(text, line);
+    bytes_told |= text == NULL;
+  }
+  if (fclose(line) != 0) {
+    free(damage->told);
+    damage->told = NULL;
+  }
+  return damage->told;
 }
 
 void damage_free(struct damage *damage)
 {
   damage_cut(damage, 0);
-  free(damage->lines);
+  free(damage->parts);
 }
 
 /* ---- what it says of itself ---- */
@@ -119,23 +189,22 @@ static void fill_info(struct process *process)
   int64_t threads = info_number(process, "lost_threads", 0);
   if (threads > 0) {
     info->complete = false;
-    damage_add(&process->damage, "%s: %lld threads found no room and were not recorded", process->path,
-               (long long)threads);
+    damage_add(&process->damage, "%lld threads found no room and were not recorded", (long long)threads);
   }
   if ((text = process_info(process, "stopped")) != NULL) {
     info->complete = false;
-    damage_add(&process->damage, "%s: recording stopped early: %s", process->path, text);
+    damage_add(&process->damage, "recording stopped early: %s", text);
   }
   if (process->missing_chunks) {
     info->complete = false;
-    damage_add(&process->damage, "%s: %u chunks are missing", process->path, process->missing_chunks);
+    damage_add(&process->damage, process->missing_chunks == 1 ? "%u chunk is missing" : "%u chunks are missing",
+               process->missing_chunks);
   }
   if (!process->end_seen) {
     info->complete = false;
     damage_add(&process->damage,
-               "%s: the end is missing: writing stopped early (full disk, size limit), or the process was killed and "
-               "its ring is gone",
-               process->path);
+               "the end is missing: writing stopped early (full disk, size limit), or the process was killed and its "
+               "ring is gone");
   }
 }
 
@@ -357,8 +426,7 @@ static bool take_all(struct process *process, char *error, size_t size)
     process_damaged(process, process->sound, process->file_size);
   if (process->torn || process->replaced) {
     process->info.complete = false;
-    damage_add(&process->damage, "%s: written to all the time while it was read: its last records may be missing",
-               process->path);
+    damage_add(&process->damage, "written to all the time while it was read: its last records may be missing");
   }
   fill_info(process);
   return true;

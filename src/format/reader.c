@@ -191,7 +191,7 @@ const struct opgap_process_info *opgap_trace_process(const struct opgap_trace *t
   if (undecoded > 0) {
     p->info.invalid_records += undecoded;
     p->info.complete = false;
-    damage_add(&p->damage, "%s: %llu records cannot be decoded", p->path, (unsigned long long)undecoded);
+    damage_add(&p->damage, "%llu records cannot be decoded", (unsigned long long)undecoded);
   }
   return &p->info;
 }
@@ -211,13 +211,12 @@ const char *opgap_trace_damage(const struct opgap_trace *trace, unsigned index)
   for (unsigned i = 0; i < trace->count; i++)
     opgap_trace_process(trace, i); /* what cursors could not decode so far */
   if (index < trace->damage.count)
-    return trace->damage.lines[index];
+    return trace->damage.parts[index].text;
   index -= trace->damage.count;
   for (unsigned i = 0; i < trace->count; i++) {
-    const struct damage *damage = &trace->processes[i]->damage;
-    if (index < damage->count)
-      return damage->lines[index];
-    index -= damage->count;
+    const char *line = damage_line(&trace->processes[i]->damage, trace->processes[i]->path);
+    if (line != NULL && index-- == 0)
+      return line;
   }
   return NULL;
 }

@@ -81,8 +81,9 @@ const struct opgap_event *opgap_trace_event(const struct opgap_trace *trace, uns
 const char *opgap_trace_name(const struct opgap_trace *trace, unsigned process, uint64_t name_id, size_t *length);
 /* A key of the process description (settings, machine, versions: see docs/TRACE_FORMAT.md); NULL if absent. */
 const char *opgap_trace_info(const struct opgap_trace *trace, unsigned process, const char *key);
-/* What is damaged or missing, one line each; NULL after the last.  Records that cannot be decoded are known only when
- * they were read: here, and in the figures of opgap_trace_process, asked for again. */
+/* What is damaged or missing, one line a file; NULL after the last, valid until the trace is refreshed or read on.
+ * Records that cannot be decoded are known only when they were read: here, and in the figures of opgap_trace_process,
+ * asked for again. */
 const char *opgap_trace_damage(const struct opgap_trace *trace, unsigned index);
 
 /* Writes a process file as it was when the trace was opened, with what its ring then held behind it: a trace file that

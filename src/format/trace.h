@@ -57,9 +57,14 @@ struct mapping {
   uint64_t last_ns; /* of its chunks */
 };
 
+/* What is damaged, in the order in which it was found. */
 struct damage {
-  char **lines;
+  struct damage_part {
+    char *text;        /* NULL: bytes of a file: */
+    uint64_t from, to; /* [from, to) */
+  } * parts;
   unsigned count;
+  char *told; /* all parts as one line; NULL: not asked since it changed */
 };
 
 /* What is known of a process from its file alone, so that what its ring added can be taken back. */
@@ -125,7 +130,10 @@ struct opgap_trace {
 void *process_keep(struct process *process, size_t size);
 void process_free_blocks(struct block **list);
 void damage_add(struct damage *damage, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void damage_cut(struct damage *damage, unsigned count); /* to the first `count` lines */
+void damage_add_bytes(struct damage *damage, uint64_t from, uint64_t to);
+void damage_cut(struct damage *damage, unsigned count); /* to the first `count` parts */
+/* One line about the file `path`, of all parts; NULL when there are none, or no memory.  Until the next change. */
+const char *damage_line(struct damage *damage, const char *path);
 void damage_free(struct damage *damage);
 const char *process_info(const struct process *process, const char *key); /* NULL: absent */
 /* Reads a file and its ring; NULL: error[size] says why. */
