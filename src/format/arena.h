@@ -30,6 +30,7 @@
  *   B  segment.next: release by the thread before its write_pos enters the next segment; acquire by the consumer.
  *   C  free_segments: release by the consumer's push; acquire by a thread's pop (tagged against ABA).
  *   D  slot.state: release by the side that hands the slot over; acquire by the side that takes it.
+ *   M  `end` against guests' slot states, record/guest.h.
  *   E  name buckets: release by the thread that publishes an entry; acquire by lookups.
  *   Counters and the op stack are relaxed: each value is exact, no order between them is promised.
  *   tests/model runs small cases under every schedule and every death, and with A, C, D and the drain lock forgotten.
@@ -46,7 +47,7 @@
 
 #define OPGAP_ARENA_MAGIC 0x474e525041475030ull /* "0PGAPRNG" */
 /* To be raised with every change of layout: programs of several builds share /dev/shm. */
-#define OPGAP_ARENA_VERSION 7u
+#define OPGAP_ARENA_VERSION 8u
 
 #define OPGAP_SEGMENT_BYTES (32u * 1024u)
 #define OPGAP_SEGMENT_HEADER 64u
@@ -94,7 +95,10 @@ struct opgap_thread {
   uint32_t serial;        /* stream serial in the trace file, unique in the process */
   _Atomic int32_t tid;    /* written when the slot is taken, while others look for theirs */
   int32_t creator_tid;
-  uint64_t pthread; /* pthread_self(); CUPTI names threads by it */
+  union {
+    uint64_t pthread;          /* pthread_self(); CUPTI names threads by it */
+    uint64_t guest_start_time; /* of a guest that is about to begin its session: field 22 of /proc/PID/stat; else 0 */
+  };
   char name[16];
   _Alignas(64) _Atomic uint64_t write_pos; /* ordering A */
   _Atomic uint32_t first_segment;          /* index + 1 of the segment with read_pos, 0: none yet; ordering B */
@@ -143,7 +147,8 @@ struct opgap_anchor {
  * samples, so it is woken at once.  AWAKE: also when it was woken and has not run yet. */
 enum opgap_flusher_sleep { OPGAP_FLUSHER_AWAKE, OPGAP_FLUSHER_ASLEEP, OPGAP_FLUSHER_DOZES };
 
-enum opgap_arena_end { OPGAP_ARENA_RUNNING, OPGAP_ARENA_CLEAN, OPGAP_ARENA_EXEC };
+/* EXEC: about to execute, which may fail.  REPLACED: the next image has seen the ring; writer: that image. */
+enum opgap_arena_end { OPGAP_ARENA_RUNNING, OPGAP_ARENA_CLEAN, OPGAP_ARENA_EXEC, OPGAP_ARENA_REPLACED };
 
 struct opgap_arena {
   uint64_t magic;

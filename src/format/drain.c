@@ -21,6 +21,7 @@ struct opgap_consumer {
   opgap_sink sink;
   void *sink_context;
   bool (*gone)(int tid), (*process_gone)(int pid);
+  bool (*guest_moved)(const struct opgap_arena *host, int pid, uint64_t start_time);
   void (*release)(uint32_t slot);
   ZSTD_CCtx *zstd;
   bool compressing;
@@ -71,6 +72,7 @@ struct opgap_consumer *opgap_consumer_init(void *memory, struct opgap_arena *are
   consumer->last_ns = 0;
   consumer->gone = NULL;
   consumer->process_gone = NULL;
+  consumer->guest_moved = NULL;
   consumer->release = NULL;
   consumer->arena = arena;
   consumer->sink = sink;
@@ -94,6 +96,12 @@ void opgap_consumer_set_gone(struct opgap_consumer *consumer, bool (*gone)(int t
 void opgap_consumer_set_process_gone(struct opgap_consumer *consumer, bool (*gone)(int pid))
 {
   consumer->process_gone = gone;
+}
+
+void opgap_consumer_set_guest_moved(struct opgap_consumer *consumer,
+                                    bool (*moved)(const struct opgap_arena *host, int pid, uint64_t start_time))
+{
+  consumer->guest_moved = moved;
 }
 
 void opgap_consumer_set_release(struct opgap_consumer *consumer, void (*release)(uint32_t slot))
@@ -496,7 +504,7 @@ void opgap_slot_give_back(struct opgap_arena *arena, struct opgap_thread *slot)
   atomic_signal_fence(memory_order_seq_cst);
   if (slot->consumer_segment == 0)
     slot->consumer_segment = atomic_load_explicit(&slot->first_segment, memory_order_acquire);
-  if (slot->consumer_segment)
+  if (valid_segment(arena, slot->consumer_segment))
     push_free_segment(arena, slot->consumer_segment);
   slot->serial = 0;
   atomic_store_explicit(&slot->tid, 0, memory_order_relaxed); /* new threads look at it meanwhile */
@@ -536,8 +544,8 @@ bool opgap_arena_has_guest(struct opgap_arena *arena, bool (*alive)(int pid))
 bool opgap_arena_is_drained(struct opgap_arena *arena)
 {
   const struct opgap_control *control = opgap_arena_control(arena);
-  uint32_t slots = atomic_load(&arena->slots_high);
-  bool drained = atomic_load(&arena->end) == OPGAP_ARENA_EXEC && arena->end_sequence == arena->chunk_sequence &&
+  uint32_t slots = slots_used(arena);
+  bool drained = arena->end_sequence == arena->chunk_sequence &&
                  atomic_load(&control->switches) == atomic_load(&control->switches_written);
   for (uint32_t i = 0; i < slots && drained; i++) {
     struct opgap_thread *slot = opgap_arena_slot(arena, i);
@@ -548,13 +556,42 @@ bool opgap_arena_is_drained(struct opgap_arena *arena)
   return drained;
 }
 
-/* A guest that was killed before its session began: what it left is a stream of this process.  The fields come first,
- * so that a death in between leaves a guest; a guest itself does not use them. */
+bool opgap_arena_take_over(struct opgap_arena *arena, int pid)
+{
+  uint32_t nobody = 0, end = atomic_load(&arena->end);
+  return (end == OPGAP_ARENA_CLEAN || end == OPGAP_ARENA_REPLACED) && !opgap_arena_has_guest(arena, NULL) &&
+         opgap_arena_is_drained(arena) && atomic_compare_exchange_strong(&arena->recovery_lock, &nobody, (uint32_t)pid);
+}
+
+const char *opgap_arena_ended(struct opgap_arena *arena)
+{
+  switch ((enum opgap_arena_end)atomic_load(&arena->end)) {
+  case OPGAP_ARENA_CLEAN:
+    return "clean";
+  case OPGAP_ARENA_EXEC:
+  case OPGAP_ARENA_REPLACED:
+    return "exec";
+  case OPGAP_ARENA_RUNNING:
+  default: /* a dead process's arena may hold anything */
+    return "killed";
+  }
+}
+
+/* A guest that was killed before its session began: what it left is a stream of this process; after that, it is in the
+ * session's file and ring.  The fields come first, so that a death in between leaves a guest; a guest itself does not
+ * use them. */
 static uint32_t adopt_guest(struct opgap_consumer *consumer, struct opgap_thread *slot, uint32_t state,
                             enum opgap_drain_mode mode)
 {
-  if (mode != OPGAP_DRAIN_DEAD && (!consumer->process_gone || !consumer->process_gone(OPGAP_SLOT_GUEST_PID(state))))
+  int pid = OPGAP_SLOT_GUEST_PID(state);
+  if (mode != OPGAP_DRAIN_DEAD && (!consumer->process_gone || !consumer->process_gone(pid)))
     return state;
+  if (slot->guest_start_time != 0 && consumer->guest_moved &&
+      consumer->guest_moved(consumer->arena, pid, slot->guest_start_time)) {
+    opgap_slot_give_back(consumer->arena, slot);
+    return OPGAP_SLOT_FREE;
+  }
+  slot->pthread = 0;
   slot->serial = atomic_fetch_add_explicit(&consumer->arena->next_serial, 1, memory_order_relaxed) + 1;
   memcpy(slot->name, "forked child", sizeof "forked child");
   atomic_compare_exchange_strong_explicit(&slot->state, &state, OPGAP_SLOT_ENDED, memory_order_acq_rel,

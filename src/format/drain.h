@@ -65,15 +65,23 @@ void opgap_consumer_set_gone(struct opgap_consumer *consumer, bool (*gone)(int t
 /* Is the process gone, so that what it left as a guest is this trace's?  Set by the tracer; without it guests are left
  * alone until the process of the arena is dead, too. */
 void opgap_consumer_set_process_gone(struct opgap_consumer *consumer, bool (*gone)(int pid));
+/* Had a guest that is gone begun its session, so that what it left is in that one's file?  Set by whoever can look. */
+void opgap_consumer_set_guest_moved(struct opgap_consumer *consumer,
+                                    bool (*moved)(const struct opgap_arena *host, int pid, uint64_t start_time));
 /* Called with the slot index before the slot becomes free. */
 void opgap_consumer_set_release(struct opgap_consumer *consumer, void (*release)(uint32_t slot));
 /* Gives a slot and its segments back.  By the consumer, or by a guest. */
 void opgap_slot_give_back(struct opgap_arena *arena, struct opgap_thread *slot);
 /* Is a child a guest here for which alive(pid) holds?  NULL: any. */
 bool opgap_arena_has_guest(struct opgap_arena *arena, bool (*alive)(int pid));
-/* Of a process that executes: has everything been written that was committed, and the end last?  Not so if a thread, or
- * a signal handler, went on until the exec; what it committed may have been written behind the end. */
+/* Of a process that has ended or executes: has everything been written that was committed, and the end last?  Not so if
+ * a thread, or a signal handler, went on until then; what it committed may have been written behind the end. */
 bool opgap_arena_is_drained(struct opgap_arena *arena);
+/* May the ring be removed, by the process pid?  Yes for one caller, once the process has ended or executed another
+ * program, its guests have gone and the file has everything.  Ordering M of record/guest.h: after a fence. */
+bool opgap_arena_take_over(struct opgap_arena *arena, int pid);
+/* How the process of an arena ended, in the END chunk's words. */
+const char *opgap_arena_ended(struct opgap_arena *arena);
 /* Checks an arena's header and regions against the size of its file; the reason or NULL. */
 const char *opgap_arena_check(const struct opgap_arena *arena, uint64_t file_size);
 

@@ -319,9 +319,7 @@ static void *map_private(size_t bytes)
 
 static int write_end(struct opgap_arena *arena, struct fold *fold)
 {
-  uint32_t end = atomic_load(&arena->end);
-  const char *how = end == OPGAP_ARENA_CLEAN ? "clean" : end == OPGAP_ARENA_EXEC ? "exec" : "killed";
-  return opgap_consumer_end(fold->consumer, how, arena->exit_status) == 0 ? 0 : -1;
+  return opgap_consumer_end(fold->consumer, opgap_arena_ended(arena), arena->exit_status) == 0 ? 0 : -1;
 }
 
 /* Between the clock of the trace and the time of day, if this is still the machine that it was made on. */
@@ -336,7 +334,8 @@ static uint8_t *put_realtime_offset(uint8_t *at, const uint8_t *end, const struc
   return length > 0 ? opgap_encode_pair(at, end, "realtime_offset_ns", digits, length) : at;
 }
 
-/* Killed before the tracer had written what a file begins with: its records would begin after that, so there are none.
+/* Killed before the tracer had written what a file begins with: its records would begin after that, so there are none,
+ * and a guest's are still its parent's.
  * The file gets what is missing and the end. */
 static int end_at_start(struct opgap_arena *arena, struct fold *fold, void *scratch)
 {
@@ -370,6 +369,7 @@ static int fold_arena(struct opgap_arena *arena, struct fold *fold, void *scratc
     result = end_at_start(arena, fold, scratch);
   } else if (fold->row_count > 0) {
     fold->consumer = opgap_consumer_init(scratch, arena, fold->rows, fold->row_count, fold_sink, fold);
+    opgap_consumer_set_guest_moved(fold->consumer, opgap_guest_moved);
     opgap_walk_chunks(bytes, (uint64_t)size, sizeof(struct opgap_file_header), visit_position, NULL, fold);
     arena->chunk_sequence = fold->last_sequence;
     if (ftruncate(fold->fd, (off_t)fold->end) == 0 &&
@@ -378,6 +378,50 @@ static int fold_arena(struct opgap_arena *arena, struct fold *fold, void *scratc
   }
   munmap(bytes, (size_t)size);
   return result;
+}
+
+/* ---- what guests left ---- */
+
+/* The trace file of another process of the same trace: FOLDER/HOST-PID-START.opgt; false: it has no such name. */
+static bool file_beside(const struct opgap_arena *arena, int pid, uint64_t start_time, char *path)
+{
+  char own[48] = "-", *at = put_decimal(own + 1, (uint64_t)arena->pid);
+  *at++ = '-';
+  *put_decimal(at, arena->start_time) = 0;
+  const char *end = memchr(arena->trace_file, 0, sizeof arena->trace_file), *name = NULL;
+  for (const char *found = end ? strstr(arena->trace_file, own) : NULL; found; found = strstr(found + 1, own))
+    name = found;
+  if (name == NULL)
+    return false;
+  memcpy(path, arena->trace_file, (size_t)(name - arena->trace_file));
+  at = path + (name - arena->trace_file);
+  *at++ = '-';
+  at = put_decimal(at, (uint64_t)pid);
+  *at++ = '-';
+  strcpy(put_decimal(at, start_time), ".opgt");
+  return true;
+}
+
+bool opgap_guest_moved(const struct opgap_arena *host, int pid, uint64_t start_time)
+{
+  char path[sizeof host->trace_file + 64];
+  int fd = file_beside(host, pid, start_time, path) ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+  off_t size = fd >= 0 ? lseek(fd, 0, SEEK_END) : -1;
+  struct fold *fold = NULL;
+  bool moved = false;
+  if (size > (off_t)sizeof(struct opgap_file_header) && (fold = map_private(sizeof *fold)) != NULL) {
+    uint8_t *bytes = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
+    if (bytes != MAP_FAILED) {
+      opgap_walk_chunks(bytes, (uint64_t)size, sizeof(struct opgap_file_header), visit_schema, NULL, fold);
+      munmap(bytes, (size_t)size);
+    }
+    for (unsigned i = 0; i < fold->row_count; i++)
+      moved |= fold->rows[i].id >= OPGAP_FIRST_HOOK; /* else its recovery wrote the schema: end_at_start */
+    munmap(fold, sizeof *fold);
+  }
+  if (fd >= 0)
+    close(fd);
+  return moved;
 }
 
 /* Anybody can lay a file into /dev/shm that names somebody else's trace, so the two must have the same owner. */

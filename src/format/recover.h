@@ -33,6 +33,10 @@ int opgap_trace_left(const char *trace, char *path, size_t size);
 int opgap_trace_each_ring(const char *trace, void (*visit)(void *context, struct opgap_arena *arena, int fd),
                           void *context);
 
+/* Had a guest of host's, the process pid that began at start_time, begun its session before it died?  The schema chunk
+ * of its file decides: what the guest had counted lies in the session's ring before that is written (session.c). */
+bool opgap_guest_moved(const struct opgap_arena *host, int pid, uint64_t start_time);
+
 /* Is the process of an arena alive?  Judged by its start time; a process of another pid namespace cannot be judged and
  * counts as alive. */
 bool opgap_arena_alive(const struct opgap_arena *arena);

@@ -35,17 +35,13 @@ static bool drain_arena(struct process *process, struct opgap_arena *arena, bool
     return false;
   struct opgap_consumer *consumer =
       opgap_consumer_init(scratch, arena, process->rows, process->row_count, tail_sink, process);
+  opgap_consumer_set_guest_moved(consumer, opgap_guest_moved);
   arena->chunk_sequence = process->last_sequence;
   for (unsigned i = 0; i < process->info.stream_count; i++)
     opgap_consumer_skip(consumer, process->stream_infos[i].serial, process->streams[i].position);
   long records = opgap_consumer_drain(consumer, opgap_recover_anchor, OPGAP_DRAIN_DEAD);
-  uint32_t end = atomic_load(&arena->end);
-  const char *how = alive                      ? "running"
-                    : end == OPGAP_ARENA_CLEAN ? "clean"
-                    : end == OPGAP_ARENA_EXEC  ? "exec"
-                                               : "killed";
   if (records >= 0)
-    opgap_consumer_end(consumer, how, arena->exit_status);
+    opgap_consumer_end(consumer, alive ? "running" : opgap_arena_ended(arena), arena->exit_status);
   free(scratch);
   return records >= 0;
 }

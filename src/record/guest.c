@@ -41,8 +41,12 @@ struct opgap_thread *opgap_guest_begin(void)
   guest->arena = host;
   guest->anchor = opgap_clock_anchor();
   guest->from = guest->slot = slot;
-  atomic_store_explicit(&slot->state, OPGAP_SLOT_GUEST_OF(pid), memory_order_release); /* D */
-  return slot;
+  atomic_store(&slot->state, OPGAP_SLOT_GUEST_OF(pid)); /* D, M */
+  if (atomic_load(&host->end) != OPGAP_ARENA_RUNNING) { /* meanwhile it has looked for guests, or may have */
+    host = NULL;
+    opgap_guest_leave();
+  }
+  return guest->slot;
 }
 
 struct opgap_thread *opgap_guest_slot(void)
@@ -91,6 +95,26 @@ void opgap_guest_span(unsigned event, uint64_t start, uint64_t end, uint64_t obj
 }
 
 /* ---- the ends ---- */
+
+void opgap_guest_begins(uint64_t start_time)
+{
+  struct opgap_guest *guest = &opgap_state->guest;
+  if (guest->slot == NULL)
+    return;
+  guest->slot->guest_start_time = start_time;
+  atomic_signal_fence(memory_order_seq_cst); /* the file is made behind this */
+}
+
+struct opgap_thread *opgap_guest_moved_to(int tid, uint32_t *index)
+{
+  struct opgap_guest *guest = &opgap_state->guest;
+  struct opgap_thread *slot = guest->moved;
+  if (slot == NULL || atomic_load_explicit(&slot->tid, memory_order_relaxed) != tid)
+    return NULL;
+  guest->moved = NULL;
+  *index = guest->moved_index;
+  return slot;
+}
 
 static uint64_t words_written(const struct opgap_thread *from)
 {
@@ -142,7 +166,7 @@ static void give_back(struct opgap_guest *guest)
   guest->slot = NULL;
   guest->cell = (struct opgap_cell){0};
   atomic_thread_fence(memory_order_seq_cst); /* M */
-  if (atomic_load(&arena->end) == OPGAP_ARENA_CLEAN && !opgap_arena_has_guest(arena, NULL))
+  if (opgap_arena_take_over(arena, opgap_raw_getpid()))
     opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)arena->ring_file, 0);
 }
 

@@ -4,7 +4,9 @@
  *           little and executes; a session, some 0.5 ms, would be all for nothing.  So a child begins its session with
  *           the first call that is more than that.  Until then it counts in a slot of its parent's arena, which it
  *           shares, and writes its closes into a segment there: what it did is as safe from a kill as anything else.
- * Ends      1. The session begins: slot and records move there (opgap_guest_move), times and all.
+ * Ends      1. The session begins: slot and records move there (opgap_guest_move), times and all, before its file has
+ *              a schema; then the guest's slot is given back.  A kill in between leaves both: the file decides
+ *              (opgap_guest_moved), so nothing is missing and nothing twice.
  *           2. It executes a program that will be traced: what it had is dropped, as a vfork child's is.  If that
  *              fails, it goes on with a copy of it.
  *           3. It exits: what it counted is worth a session; nothing leaves nothing.
@@ -13,8 +15,9 @@
  *           The parent's ring is not removed while it has guests.
  * Threads   A guest's only thread.  Who is a guest has no cell: every hook but those of opgap_self_counting takes the
  *           slow path and begins the session.
- * Ordering  D of arena.h hands the slot over.  M: the parent stores `end`, then looks for guests; a guest gives its
- *           slot back, then looks at `end` (seq_cst): one of the two sees the other, and removes the ring.
+ * Ordering  D of arena.h hands the slot over.  M: the parent, or its next image, stores `end`, then looks for guests; a
+ *           guest takes its slot or gives it back, then looks at `end` (seq_cst): one of the two sees the other.  So
+ *           none stays in a ring that has been removed, and the last one removes a ring that was left for it.
  */
 #ifndef OPGAP_RECORD_GUEST_H
 #define OPGAP_RECORD_GUEST_H
@@ -43,6 +46,10 @@ uint32_t opgap_guest_intern(const char *bytes, size_t length);
 /* Is there room for a record of a span? */
 bool opgap_guest_has_room(void);
 void opgap_guest_span(unsigned event, uint64_t start, uint64_t end, uint64_t object, uint32_t status);
+/* The session begins, with a file that is not there yet. */
+void opgap_guest_begins(uint64_t start_time);
+/* The slot that the guest's thread has in its own session, for that thread to take; NULL: none. */
+struct opgap_thread *opgap_guest_moved_to(int tid, uint32_t *index);
 /* Moves what a guest has into a slot of its own session that is not live yet, and records into the cell's ring. */
 void opgap_guest_move(struct opgap_thread *slot, struct opgap_cell *cell);
 /* Gives the slot back. */

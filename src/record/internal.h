@@ -48,6 +48,8 @@ struct opgap_guest {
   struct opgap_cell cell;     /* of its records */
   struct opgap_anchor anchor; /* when it came */
   uint32_t calls;
+  uint32_t moved_index;
+  struct opgap_thread *moved; /* its thread's slot in its own session, until the thread takes it; NULL: none */
 };
 
 struct opgap_state {

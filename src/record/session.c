@@ -504,6 +504,7 @@ static bool start_consumer(struct opgap_state *state)
       opgap_consumer_init(memory, state->arena, opgap_config.hooks, opgap_config.hook_count, opgap_trace_append, state);
   opgap_consumer_set_gone(state->consumer, opgap_thread_is_gone);
   opgap_consumer_set_process_gone(state->consumer, process_is_gone);
+  opgap_consumer_set_guest_moved(state->consumer, opgap_guest_moved);
   opgap_consumer_set_release(state->consumer, opgap_slot_release);
   return true;
 }
@@ -535,8 +536,15 @@ static bool begin(struct opgap_state *state, bool forked)
   memcpy(arena->counter_events, opgap_config.counter_events, opgap_config.counter_count * sizeof(uint16_t));
   arena->first_anchor = arena->last_anchor = state->guest.from ? state->guest.anchor : opgap_clock_anchor();
   opgap_control_offer();
+  opgap_guest_begins(start_time);
   if (!start_consumer(state) || !create_trace_file(arena))
     return false;
+  uint32_t index;
+  state->process_stream = opgap_slot_take(OPGAP_STREAM_PROCESS, 0, &index);
+  if (state->process_stream)
+    opgap_cells[index].thread = state->process_stream;
+  if (state->guest.from) /* before the file's schema: a kill finds it there or here, not twice */
+    state->guest.moved = opgap_slot_take(OPGAP_STREAM_THREAD, opgap_raw_gettid(), &state->guest.moved_index);
   size_t bytes = describe(description, sizeof description, ppid, forked);
   int error = opgap_consumer_begin(state->consumer, description, bytes);
   opgap_raw_close(state->first_fd - 1);
@@ -545,10 +553,7 @@ static bool begin(struct opgap_state *state, bool forked)
     return false;
   opgap_keep_begin(description, bytes);
   opgap_control_attach();
-  uint32_t index;
-  state->process_stream = opgap_slot_take(OPGAP_STREAM_PROCESS, 0, &index);
-  if (state->process_stream)
-    opgap_cells[index].thread = state->process_stream;
+  opgap_guest_leave();
   static bool said;
   if (arena->ring_file[0] == '\0') /* said now: where nothing can be written at all, that alone is told */
     opgap_notice(&said, "no room for the ring in /dev/shm or the trace folder: private memory, not kill-safe");
@@ -787,7 +792,8 @@ static void rename_ring(const char *to)
   opgap_text_string(&text, to);
 }
 
-/* As a rule the file has everything and the ring can go, which needs no function of libc to be bound. */
+/* As a rule the file has everything and the ring can go, which needs no function of libc to be bound.  If a guest is
+ * still there, the last one removes it. */
 static void remove_former_image(const char *path)
 {
   struct stat status;
@@ -796,13 +802,19 @@ static void remove_former_image(const char *path)
   if (fd < 0)
     return;
   if (opgap_raw3(SYS_fstat, fd, (long)&status, 0) == 0 && status.st_size >= (off_t)OPGAP_ARENA_HEADER_BYTES)
-    arena = opgap_raw_mmap((size_t)status.st_size, PROT_READ, MAP_SHARED, fd);
+    arena = opgap_raw_mmap((size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd);
   opgap_raw_close(fd);
   if (arena == NULL)
     return;
-  bool drained = opgap_arena_check(arena, (uint64_t)status.st_size) == NULL && opgap_arena_is_drained(arena);
+  bool done = false;
+  if (opgap_arena_check(arena, (uint64_t)status.st_size) == NULL) {
+    uint32_t end = OPGAP_ARENA_EXEC;
+    atomic_compare_exchange_strong(&arena->end, &end, OPGAP_ARENA_REPLACED);
+    atomic_thread_fence(memory_order_seq_cst); /* M */
+    done = opgap_arena_take_over(arena, opgap_raw_getpid());
+  }
   opgap_raw_munmap(arena, (size_t)status.st_size);
-  if (drained)
+  if (done)
     opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)path, 0);
   else
     opgap_recover_former_image(path);

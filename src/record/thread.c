@@ -77,12 +77,9 @@ struct opgap_thread *opgap_slot_take(uint32_t kind, int tid, uint32_t *index)
     slot->pthread = (uint64_t)(uintptr_t)__builtin_thread_pointer();
     opgap_raw6(SYS_prctl, PR_GET_NAME, (long)slot->name, 0, 0, 0, 0);
   }
-  bool was_guest = kind == OPGAP_STREAM_THREAD && opgap_state->guest.from != NULL;
-  if (was_guest)
+  if (kind == OPGAP_STREAM_THREAD && opgap_state->guest.from != NULL)
     opgap_guest_move(slot, &opgap_cells[*index]);
   atomic_store_explicit(&slot->state, OPGAP_SLOT_LIVE, memory_order_release); /* D */
-  if (was_guest)
-    opgap_guest_leave();
   return slot;
 }
 
@@ -101,7 +98,9 @@ static struct opgap_thread *attach(void)
   uint32_t index;
   int tid = opgap_raw_gettid();
   end_predecessor(opgap_state->arena, tid);
-  struct opgap_thread *slot = opgap_slot_take(OPGAP_STREAM_THREAD, tid, &index);
+  struct opgap_thread *slot = opgap_guest_moved_to(tid, &index);
+  if (slot == NULL)
+    slot = opgap_slot_take(OPGAP_STREAM_THREAD, tid, &index);
   if (slot == NULL) {
     atomic_fetch_add_explicit(&opgap_state->arena->threads_lost, 1, memory_order_relaxed);
     return NULL; /* opgap_cell stays the tool's: this thread is not traced */

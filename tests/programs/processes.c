@@ -207,13 +207,13 @@ static int empty_environment(void)
 }
 
 /* A child that at first only closes, copies descriptors and allocates, as a shell's does: its parent's guest. */
-static int guest(const char *then)
+static int guest(const char *then, bool by_clone)
 {
   int ends[2];
   char *const argv[] = {self, (char *)(uintptr_t) "executed", NULL};
   if (pipe(ends) != 0)
     return 1;
-  pid_t pid = fork();
+  pid_t pid = by_clone ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
   if (pid == 0) {
     dup2(ends[1], 9);
     if (strcmp(then, "nothing") == 0)
@@ -226,6 +226,23 @@ static int guest(const char *then)
       free(valloc(2000000));
     if (strcmp(then, "executes") == 0)
       execv(self, argv);
+    if (strcmp(then, "closes") == 0) { /* a descriptor with a name, and another file under its number */
+      close(null);
+      syscall(SYS_dup2, ends[1], null);
+      close(null);
+    }
+    if (strcmp(then, "vforks") == 0) {
+      pid_t other = vfork();
+      if (other == 0) {
+        close(9);
+        execv(self, argv);
+      }
+      _exit(other < 0 || status_of(other) != 13);
+    }
+    if (strcmp(then, "spawns") == 0) {
+      pid_t other;
+      _exit(posix_spawn(&other, self, NULL, NULL, argv, environ) != 0 || status_of(other) != 13);
+    }
     if (strcmp(then, "fails") == 0)
       execv("/nowhere/at/all", argv);
     if (strcmp(then, "refused") == 0) { /* the program is a good one, the argument longer than the kernel's limit */
@@ -290,7 +307,7 @@ int main(int count, char **arguments)
   if (strcmp(how, "empty") == 0)
     return empty_environment();
   if (strcmp(how, "guest") == 0)
-    return guest(arguments[2]);
+    return guest(arguments[2], count > 3 && strcmp(arguments[3], "clone") == 0);
   mark(7);
   if (strcmp(how, "replaced") == 0) /* by a program that makes no hooked call */
     execl("/bin/true", "true", (char *)NULL);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -701,6 +702,227 @@ START_TEST(guest_outlives_its_parent)
 }
 END_TEST
 
+/* A guest that comes while its parent ends: it has seen the parent run, and is stopped before it takes a slot. */
+static char *guarded;
+static size_t guarded_bytes;
+
+static void stopped_at_slot(int signal)
+{
+  char byte;
+  (void)signal;
+  if (mprotect(guarded, guarded_bytes, PROT_READ | PROT_WRITE) != 0 || write(told[1], "s", 1) != 1 ||
+      read(killed_when[0], &byte, 1) != 1)
+    _exit(1);
+}
+
+static void body_guest_comes_late(void)
+{
+  char byte;
+  start();
+  call(0);
+  struct opgap_arena *host = opgap_state->arena;
+  pid_t pid = fork();
+  if (pid == 0) {
+    guarded = (char *)opgap_arena_slot(host, 0);
+    guarded_bytes = atomic_load(&host->slots_ready) * OPGAP_SLOT_BYTES;
+    signal(SIGSEGV, stopped_at_slot);
+    if (mprotect(guarded, guarded_bytes, PROT_NONE) != 0)
+      _exit(1);
+    struct opgap_thread *slot = opgap_self_counting();
+    for (int i = 0; i < 5; i++)
+      opgap_count(slot, COUNTED, 10);
+    raise(SIGKILL);
+  }
+  int status;
+  if (read(told[0], &byte, 1) != 1)
+    _exit(2);
+  opgap_session_end(0);
+  if (write(killed_when[1], "e", 1) != 1 || waitpid(pid, &status, 0) != pid)
+    _exit(3);
+  _exit(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? 0 : 4);
+}
+
+START_TEST(guest_comes_while_its_parent_ends)
+{
+  make_folder();
+  ck_assert(pipe(told) == 0 && pipe(killed_when) == 0);
+  ck_assert_int_eq(run_child(body_guest_comes_late), 0);
+  opgap_trace_recover(folder);
+  struct opgap_trace *trace = open_trace();
+  ck_assert_uint_eq(opgap_trace_process_count(trace), 2); /* a session of its own: the parent's ring has gone */
+  ck_assert_uint_eq(count_all(trace).counted, 5);
+  opgap_trace_close(trace);
+  for (int i = 0; i < 2; i++) {
+    close(told[i]);
+    close(killed_when[i]);
+  }
+  remove_folder();
+}
+END_TEST
+
+/* The parent executes while it has a guest that has counted nothing yet: 'b' the guest ends before the next image
+ * looks, 'e' after that, 'k' it is killed after that. */
+#define NEXT_IMAGE "TEST_NEXT_IMAGE" /* "the guest's fate, the descriptor that it reads" */
+
+static void body_guest_stays_over_exec(void)
+{
+  char next[16], byte = 0;
+  start();
+  call(0);
+  pid_t pid = fork();
+  if (pid == 0) {
+    if (opgap_guest_begin() == NULL || write(told[1], "g", 1) != 1 || read(killed_when[0], &byte, 1) != 1)
+      _exit(1);
+    struct opgap_thread *slot = opgap_self_counting();
+    for (int i = 0; i < 5; i++)
+      opgap_count(slot, COUNTED, 10);
+    if (guest_fate == 'k')
+      raise(SIGKILL);
+    opgap_session_end(0);
+    _exit(0);
+  }
+  if (read(told[0], &byte, 1) != 1)
+    _exit(2);
+  opgap_session_flush_exec();
+  if (guest_fate == 'b' && (write(killed_when[1], "b", 1) != 1 || waitpid(pid, NULL, 0) != pid))
+    _exit(3);
+  snprintf(next, sizeof next, "%c%d", guest_fate, killed_when[1]);
+  setenv(NEXT_IMAGE, next, 1);
+  execl("/proc/self/exe", "next image", (char *)NULL);
+  _exit(4);
+}
+
+/* This program as the next image, which records nothing.  Its status is whether the former image's ring is left. */
+__attribute__((constructor)) static void next_image(void)
+{
+  const char *next = getenv(NEXT_IMAGE);
+  char ring[64];
+  if (next == NULL)
+    return;
+  opgap_session_start(hook_events, counters, 3);
+  if (next[0] != 'b' && (write(atoi(next + 1), "n", 1) != 1 || wait(NULL) < 0))
+    _exit(5);
+  snprintf(ring, sizeof ring, "/dev/shm/opgap-%u-%d-exec.ring", getuid(), getpid());
+  _exit(access(ring, F_OK) == 0);
+}
+
+START_TEST(guest_outlives_its_parents_program)
+{
+  for (const char *fate = "bek"; *fate; fate++) {
+    guest_fate = *fate;
+    make_folder();
+    ck_assert(pipe(told) == 0 && pipe(killed_when) == 0);
+    int status = run_child(body_guest_stays_over_exec);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), *fate == 'k');
+    ck_assert_int_eq(opgap_trace_recover(folder), *fate == 'k');
+    struct opgap_trace *trace = open_trace();
+    ck_assert_uint_eq(opgap_trace_process_count(trace), *fate == 'k' ? 1 : 2);
+    ck_assert_int_eq(opgap_trace_process(trace, 0)->ended, OPGAP_ENDED_EXEC);
+    struct counted sum = count_all(trace);
+    ck_assert_uint_eq(sum.counted, 5);
+    ck_assert_uint_eq(sum.calls, 1);
+    opgap_trace_close(trace);
+    for (int i = 0; i < 2; i++) {
+      close(told[i]);
+      close(killed_when[i]);
+    }
+    remove_folder();
+  }
+}
+END_TEST
+
+/* A guest is killed at each of its system calls while its session begins.  Its host ends, or is killed as well and
+ * folded into its file, or read by the reader. */
+static unsigned calls_before_kill;
+static enum { HOST_ENDS, HOST_FOLDED, HOST_READ, HOSTS } host_fate;
+enum { STOP_KILLED, STOP_ENDED, STOP_NO_PTRACE };
+
+static void body_guest_killed_at_stop(void)
+{
+  int status;
+  start();
+  call(0);
+  pid_t pid = fork();
+  if (pid == 0) {
+    for (int i = 0; i < 5; i++) {
+      opgap_count(opgap_self_counting(), COUNTED, 10);
+      if (opgap_guest_has_room())
+        opgap_guest_span(EV_CALL, opgap_ticks(), opgap_ticks(), 0, 0);
+    }
+    if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+      _exit(STOP_NO_PTRACE);
+    raise(SIGSTOP);
+    call(0);
+    _exit(STOP_ENDED);
+  }
+  waitpid(pid, &status, 0);
+  for (unsigned i = 0; i <= 2 * calls_before_kill && WIFSTOPPED(status); i++) { /* it enters and leaves */
+    ptrace(PTRACE_SYSCALL, pid, NULL, NULL);
+    waitpid(pid, &status, 0);
+  }
+  if (WIFSTOPPED(status)) {
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+  }
+  if (calls_before_kill % 2) /* what it made of a file is ended before its host looks */
+    opgap_trace_recover(folder);
+  if (WIFEXITED(status))
+    _exit(WEXITSTATUS(status));
+  if (host_fate != HOST_ENDS)
+    raise(SIGKILL);
+  opgap_session_end(0);
+  _exit(STOP_KILLED);
+}
+
+/* The part of the guest in the trace must be whole; is it the host's? */
+static bool host_has_guest(void)
+{
+  bool adopted = false;
+  struct opgap_trace *trace = open_trace();
+  const struct opgap_process_info *host = opgap_trace_process(trace, 0);
+  struct counted sum = count_all(trace);
+  ck_assert_uint_eq(sum.counted, 5);
+  ck_assert_uint_eq(sum.bytes, 50);
+  ck_assert(sum.calls == 1 + 5 || sum.calls == 1 + 5 + 1);
+  for (unsigned i = 0; i < host->stream_count; i++)
+    adopted |= strcmp(host->streams[i].name, "forked child") == 0;
+  opgap_trace_close(trace);
+  return adopted;
+}
+
+START_TEST(guest_killed_while_its_session_begins)
+{
+  unsigned at_host = 0, at_home = 0;
+  int status, fate = 0;
+  for (calls_before_kill = 0;; fate++) {
+    host_fate = fate % HOSTS;
+    calls_before_kill += host_fate == 0;
+    make_folder();
+    status = run_child(body_guest_killed_at_stop);
+    if (WIFEXITED(status) && WEXITSTATUS(status) != STOP_KILLED)
+      break;
+    ck_assert_int_eq(WIFSIGNALED(status), host_fate != HOST_ENDS);
+    if (host_fate == HOST_FOLDED)
+      opgap_trace_recover(folder);
+    bool adopted = host_has_guest();
+    at_host += adopted;
+    at_home += !adopted;
+    opgap_trace_recover(folder);
+    remove_folder();
+  }
+  opgap_trace_recover(folder);
+  remove_folder();
+  if (WEXITSTATUS(status) == STOP_NO_PTRACE) {
+    puts("guest_killed_while_its_session_begins: skipped, no ptrace");
+    return;
+  }
+  ck_assert_int_eq(WEXITSTATUS(status), STOP_ENDED);
+  ck_assert_uint_gt(at_host, 10 * HOSTS);
+  ck_assert_uint_ge(at_home, HOSTS);
+}
+END_TEST
+
 /* ---- exec ---- */
 
 /* Until the exec is done other threads record, and the flusher may write that behind the end that was told. */
@@ -1367,8 +1589,6 @@ int main(void)
   tcase_add_test(tests, killed);
   tcase_add_test(tests, killed_at_random);
   tcase_add_test(tests, fork_child);
-  tcase_add_test(tests, guest_killed_at_random);
-  tcase_add_test(tests, guest_outlives_its_parent);
   tcase_add_test(tests, written_behind_the_end_of_exec);
   tcase_add_test(tests, ops_and_counters);
   tcase_add_test(tests, loss_is_counted);
@@ -1383,5 +1603,13 @@ int main(void)
   tcase_add_test(tests, schedule_windows);
   tcase_add_test(tests, schedule_records_active_steps);
   suite_add_tcase(suite, tests);
+  TCase *guests = tcase_create("guests");
+  tcase_set_timeout(guests, 60);
+  tcase_add_test(guests, guest_killed_at_random);
+  tcase_add_test(guests, guest_outlives_its_parent);
+  tcase_add_test(guests, guest_comes_while_its_parent_ends);
+  tcase_add_test(guests, guest_outlives_its_parents_program);
+  tcase_add_test(guests, guest_killed_while_its_session_begins);
+  suite_add_tcase(suite, guests);
   return run_suite(suite);
 }
