@@ -111,7 +111,8 @@ static uint64_t add_off_cpu(struct walk *w, struct thread *t, uint64_t start, ui
     return end - start;
   add(w, t, OPGAP_CAUSE_RUN_QUEUE, DOING_QUEUE, 0, 0, off.queue);
   add(w, t, OPGAP_CAUSE_THROTTLED, DOING_THROTTLED, 0, 0, off.throttled);
-  add(w, t, OPGAP_CAUSE_OUTSIDE_HOOKS, DOING_OUTSIDE, 0, 0, off.outside);
+  add(w, t, OPGAP_CAUSE_OUTSIDE_HOOKS, DOING_OUTSIDE, 0, 0, off.outside - off.faults);
+  add(w, t, OPGAP_CAUSE_OUTSIDE_HOOKS, DOING_FAULT, 0, 0, off.faults);
   return end - start - off.queue - off.throttled - off.outside;
 }
 
@@ -183,8 +184,13 @@ static void walk_unexplained(struct walk *w, struct thread *t, const struct hook
     add(w, t, is_gil(&w->a->processes[t->process], call->object) ? OPGAP_CAUSE_GIL : OPGAP_CAUSE_SYNCHRONISATION,
         DOING_WAIT, hook->name, 0, ns);
     break;
-  case VERB_SEM:
   case VERB_BARRIER:
+    if (timeline_came_last(w->a, t, call)) { /* those that it woke have its CPU */
+      add(w, t, OPGAP_CAUSE_RUN_QUEUE, DOING_WAKING, 0, 0, ns);
+      break;
+    }
+    /* fall through */
+  case VERB_SEM:
   case VERB_JOIN:
     add(w, t, OPGAP_CAUSE_SYNCHRONISATION, DOING_WAIT, hook->name, 0, ns);
     break;
@@ -231,7 +237,8 @@ static void walk_woken(struct walk *w, struct thread *t, const struct hook *hook
     w->causes->lock_depth -= lock;
     w->chain--;
   }
-  add(w, t, gil ? OPGAP_CAUSE_GIL : OPGAP_CAUSE_RUN_QUEUE, DOING_HANDOVER, 0, 0, end - woken);
+  bool locks = hook->verb == VERB_MUTEX || hook->verb == VERB_RWLOCK || hook->verb == VERB_COND;
+  add(w, t, gil ? OPGAP_CAUSE_GIL : OPGAP_CAUSE_RUN_QUEUE, locks ? DOING_HANDOVER : DOING_WAKING, 0, 0, end - woken);
 }
 
 static bool near(uint64_t left, uint64_t right)
@@ -448,6 +455,9 @@ static void phrase(struct analysis *a, const struct cause_row *row, char *text, 
   case DOING_HANDOVER:
     snprintf(text, size, "woken, not yet running (no free CPU, or its lock still held)");
     break;
+  case DOING_WAKING:
+    snprintf(text, size, "woken, not yet running (no free CPU)");
+    break;
   case DOING_SLEEP:
     snprintf(text, size, "%s", name);
     break;
@@ -469,6 +479,9 @@ static void phrase(struct analysis *a, const struct cause_row *row, char *text, 
     break;
   case DOING_OUTSIDE:
     snprintf(text, size, "off the CPU, in no hooked call (a raw futex of OpenMP, a page fault from disk)");
+    break;
+  case DOING_FAULT:
+    snprintf(text, size, "in page faults that read from a disk");
     break;
   case DOING_START:
     snprintf(text, size, "starting, importing modules");

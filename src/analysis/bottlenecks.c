@@ -90,7 +90,7 @@ static unsigned cores(const struct list *l)
   return 0;
 }
 
-static struct cpu_use cpu_use(const struct analysis *a)
+static struct cpu_use cpu_use(struct analysis *a)
 {
   struct cpu_use use = {0};
   uint64_t start, end;
@@ -99,8 +99,9 @@ static struct cpu_use cpu_use(const struct analysis *a)
   unsigned main_thread = a->processes[steps_process(a)].main_thread;
   use.span_ns = end - start;
   for (unsigned i = 0; i < a->thread_count; i++) {
-    const struct thread *t = &a->threads[i];
+    struct thread *t = &a->threads[i];
     size_t first = timeline_samples_from(t, start), last = timeline_samples_from(t, end);
+    struct off_cpu off;
     last = last < t->samples.count ? last : t->samples.count - 1; /* one behind each end */
     const struct process *p = &a->processes[t->process];
     if (!p->included || p->info->streams[t->stream].kind != OPGAP_STREAM_THREAD)
@@ -112,11 +113,15 @@ static struct cpu_use cpu_use(const struct analysis *a)
     if (t->samples.count == 0 || last <= first)
       continue;
     const struct past_sample *from = RING_AT(&t->samples, first), *to = RING_AT(&t->samples, last);
-    /* what it runs for between its waits for CPUs, whoever had these meanwhile */
+    /* what it runs for between its waits for CPUs, and for others of its team that wait for one, whoever had these
+     * meanwhile */
+    struct team_wait team = {0};
+    if (threads_off_cpu(a, t, from->end, to->end, &off))
+      team = threads_team_wait(a, t, from->end, to->end, less(off.outside, off.faults));
     use.ran_ns += to->run - from->run;
     use.runnable_ns += to->run - from->run + to->queue - from->queue;
-    use.alone_ns +=
-        share(to->run - from->run, less(to->end - from->end, to->queue - from->queue)) * (double)(to->end - from->end);
+    use.alone_ns += share(to->run - from->run, less(to->end - from->end, to->queue - from->queue + team.queue)) *
+                    (double)(to->end - from->end);
   }
   return use;
 }
@@ -167,6 +172,23 @@ static const char *file_words(struct list *l, enum file_part part, uint64_t whol
     return opgap_pool_printf(l->a->pool, ", most of it on %s", file.path);
   return opgap_pool_printf(l->a->pool, ", most of it on %s (%llu bytes, %.1f MB/s)", file.path,
                            (unsigned long long)file.bytes, (double)file.bytes / 1e6 / ((double)file.all_ns / 1e9));
+}
+
+/* The main thread's waits in hooked calls for threads without a CPU: for another one, or for itself once it was woken
+ * (not after a lock or condition: it may be held then). */
+static uint64_t awaited_queue_ns(const struct list *l)
+{
+  const struct gap_table *table = &l->a->thread_gaps[steps_process(l->a)];
+  uint64_t all = 0, queued = 0;
+  for (size_t i = 0; i < table->rows.count; i++) {
+    const struct cause_row *row = &table->rows.at[i];
+    if (row->key.cause != OPGAP_CAUSE_RUN_QUEUE)
+      continue;
+    bool its = row->key.process == UINT32_MAX && row->key.thread == 0; /* outside of waits: samples tell it, too */
+    all += row->ns;
+    queued += row->key.doing == DOING_WAKING || (row->key.doing == DOING_QUEUE && !its) ? row->ns : 0;
+  }
+  return (uint64_t)((double)l->s->breakdown.wait_ns[OPGAP_CAUSE_RUN_QUEUE] * share(queued, all));
 }
 
 /* ---- the DataLoader ---- */
@@ -499,47 +521,109 @@ static void add_communication(struct list *l, uint64_t ns, uint64_t bound)
 
 /* ---- without a GPU: the work itself ---- */
 
-/* Time runnable without a CPU, and off the CPU for unknown reasons; returns it.  Removing it may free what ran in its
- * place as well, so all that the main thread does bounds it: its work in __next__, collectives and CUDA calls, too, and
- * what workers are waited for there, which have no CPU either. */
+/* The file that pages of mapped files come from, if most of all that the process mapped is of one. */
+static const char *mapped_words(const struct list *l)
+{
+  const struct process *p = &l->a->processes[steps_process(l->a)];
+  return p->mapped == 0 || p->mapped_bytes * 2 <= p->mapped_all_bytes
+             ? ""
+             : opgap_pool_printf(l->a->pool, ", of which most is %s (%llu bytes)", analysis_text(l->a, p->mapped),
+                                 (unsigned long long)p->mapped_bytes);
+}
+
+/* Without a CPU, its own or that of a thread that it waits for: because its cgroup's time is used up, the run has too
+ * many threads, or others use them. */
+static void add_no_cpu(struct list *l, uint64_t queue, uint64_t throttled, uint64_t bound)
+{
+  double cpus = wanted(l);
+  unsigned have = cores(l);
+  add(l, "cgroup_limit", throttled, bound, "Raise the CPU limit of the container (cpu.max), or run fewer threads.",
+      "The CPU limit of its cgroup stops the main thread, or threads that it waits for, for ~%.1f %% of step time",
+      percent(l, throttled));
+  if (oversubscribed(l))
+    add(l, "oversubscription", queue, bound,
+        "Run fewer threads: torch.set_num_threads or OMP_NUM_THREADS, in workers 1; or fewer workers.",
+        "The main thread, or a thread that it waits for, has no free CPU for ~%.1f %% of step time: all threads "
+        "together "
+        "want ~%.1f CPUs, there are %u",
+        percent(l, queue), cpus, have);
+  else
+    add(l, "run_queue", queue, bound, FREE_CPUS,
+        "The main thread, or a thread that it waits for, has no free CPU for ~%.1f %% of step time, though this run "
+        "wants only ~%.1f of %u CPUs: other programs use them",
+        percent(l, queue), cpus, have);
+}
+
+/* Time without a CPU, and off the CPU in no hooked call; returns what of it is the main thread's own outside of hooked
+ * calls.  Removing it may free what ran in its place as well, so all that the main thread does bounds it: its work in
+ * __next__, collectives and CUDA calls, too, and what workers are waited for there, which have no CPU either; and its
+ * waits in hooked calls for threads that had none. */
 static uint64_t add_off_cpu(struct list *l, uint64_t bound)
 {
   const struct opgap_sum_breakdown *b = &l->s->breakdown;
-  double cpus = wanted(l);
-  unsigned have = cores(l);
-  add(l, "cgroup_limit", b->throttled_ns, bound,
-      "Raise the CPU limit of the container (cpu.max), or run fewer threads.",
-      "The CPU limit of its cgroup stops the main thread for ~%.1f %% of step time", percent(l, b->throttled_ns));
-  if (oversubscribed(l))
-    add(l, "oversubscription", b->queue_ns, bound,
-        "Run fewer threads: torch.set_num_threads or OMP_NUM_THREADS, in workers 1; or fewer workers.",
-        "The main thread waits for a free CPU for ~%.1f %% of step time: all threads together want ~%.1f CPUs, there "
-        "are %u",
-        percent(l, b->queue_ns), cpus, have);
-  else
-    add(l, "run_queue", b->queue_ns, bound, FREE_CPUS,
-        "The main thread waits for a free CPU for ~%.1f %% of step time, though this run wants only ~%.1f of %u CPUs: "
-        "other programs use them",
-        percent(l, b->queue_ns), cpus, have);
-  add(l, "blocked_outside", b->outside_ns, bound,
-      "See whether its threads wait for each other: uneven OpenMP loops, or fewer threads.",
-      "The main thread is off the CPU in no hooked call (raw futexes of OpenMP, page faults from disk) for ~%.1f %% of "
-      "step time",
-      percent(l, b->outside_ns));
+  uint64_t awaited = awaited_queue_ns(l), awaited_throttled = b->wait_ns[OPGAP_CAUSE_THROTTLED], start, end;
+  unsigned main_thread = l->a->processes[steps_process(l->a)].main_thread;
+  struct team_wait team = {0};
+  if (main_thread != UINT32_MAX && steps_counted(l->a, &start, &end))
+    team = threads_team_wait(l->a, &l->a->threads[main_thread], start, end, less(b->outside_ns, b->fault_ns));
+  add_no_cpu(l, b->queue_ns + team.queue + awaited, b->throttled_ns + awaited_throttled,
+             bound + awaited + awaited_throttled);
+  add(l, "team_imbalance", team.run, bound,
+      "Give the threads of a team equal parts (OpenMP: schedule(dynamic)), or use fewer.",
+      "The main thread waits for ~%.1f %% of step time for other threads of its team that still compute (raw futexes, "
+      "as "
+      "OpenMP's barriers): the load is not balanced",
+      percent(l, team.run));
+  uint64_t rest = less(b->outside_ns, b->fault_ns + team.queue + team.run) + b->wait_ns[OPGAP_CAUSE_OUTSIDE_HOOKS];
+  add(l, "blocked_outside", rest, bound + b->wait_ns[OPGAP_CAUSE_OUTSIDE_HOOKS],
+      "See with perf sched or strace -f what its threads wait for: raw futexes, system calls that are not hooked.",
+      "The main thread, or a thread that it waits for, is off the CPU in no hooked call for ~%.1f %% of step time",
+      percent(l, rest));
   return b->queue_ns + b->throttled_ns + b->outside_ns;
 }
 
-/* The kernel's share of the CPU time of the process with the steps, and its page faults a second; 0: not sampled. */
+/* The kernel's share of the CPU time of the process with the steps, since its first one where that is known, and its
+ * page faults a second; 0: not sampled. */
 struct faults {
-  double kernel, rate;
+  double kernel, rate, major_rate;
 };
 
 static struct faults faults_of(const struct analysis *a)
 {
   const struct process *p = &a->processes[steps_process(a)];
-  const struct usage *first = &p->first_usage, *last = &p->last_usage;
+  const struct usage *last = &p->last_usage, *first = p->steps_usage.at != 0 && p->steps_usage.at < last->at
+                                                          ? &p->steps_usage
+                                                          : &p->first_usage;
   uint64_t system = last->system_ns - first->system_ns, user = last->user_ns - first->user_ns;
-  return (struct faults){share(system, system + user), 1e9 * share(last->faults - first->faults, last->at - first->at)};
+  return (struct faults){share(system, system + user), 1e9 * share(last->faults - first->faults, last->at - first->at),
+                         1e9 * share(last->majors - first->majors, last->at - first->at)};
+}
+
+/* Page faults: of the main thread's `on_cpu` ns what is the kernel's, where faults are many enough to take it, and its
+ * waits for the disk.  Returns the kernel's share.  A fault costs about 0.5 us, one that reads from a disk 25 us (it
+ * queues the read and sleeps): fewer of them take less than 1 % of a CPU, whatever else the kernel does. */
+static double add_faults(struct list *l, double on_cpu, uint64_t work)
+{
+  struct faults faults = faults_of(l->a);
+  uint64_t disk = l->s->breakdown.fault_ns;
+  bool many = faults.rate >= 20000 || faults.major_rate >= 400, mapped = faults.major_rate * 50 >= faults.rate;
+  double kernel = many && faults.kernel >= 0.2 ? faults.kernel : 0;
+  uint64_t faulting = (uint64_t)(on_cpu * kernel);
+  add(l, "mapped_file", disk + (mapped ? faulting : 0), work,
+      "Read ahead of the step what is mapped (MADV_WILLNEED, a thread or a DataLoader worker that touches it), or keep "
+      "it "
+      "in memory.",
+      "The main thread is in page faults that read from a disk for ~%.1f %% of step time, at ~%.0f a second: mapped "
+      "files%s",
+      percent(l, disk + (mapped ? faulting : 0)), faults.major_rate, mapped_words(l));
+  if (!mapped && kernel > 0)
+    add(l, "page_faults", faulting, work,
+        "Reuse buffers instead of allocating and touching new ones in each step; huge pages (GLIBC_TUNABLES="
+        "glibc.malloc.hugetlb=1), or another malloc that keeps freed memory (jemalloc, tcmalloc).",
+        "~%.1f %% of the CPU time of this process is the kernel's, at ~%.0f page faults a second: fresh memory is "
+        "touched all the time",
+        100 * kernel, faults.rate);
+  return kernel;
 }
 
 static void add_cpu_work(struct list *l)
@@ -550,18 +634,8 @@ static void add_cpu_work(struct list *l)
     waited += b->other_wait_ns[c];
   uint64_t in_ops = b->class_ns[OPGAP_CLASS_CPU_EXEC], code = less(b->class_ns[OPGAP_CLASS_OTHER], waited);
   uint64_t work = in_ops + code, off = add_off_cpu(l, less(l->total, waited)), mean = verdict_mean_op(l->s);
-  struct faults faults = faults_of(l->a);
-  /* a fault costs about 0.5 us: fewer of them are no matter, whatever else the kernel does */
   double on_cpu = l->a->on_cpu = 1 - share(at_most(off, l->work), l->work),
-         kernel = faults.rate >= 20000 && faults.kernel >= 0.2 ? faults.kernel : 0;
-  uint64_t faulting = (uint64_t)((double)work * on_cpu * kernel);
-  if (kernel > 0)
-    add(l, "page_faults", faulting, work,
-        "Reuse buffers instead of allocating and touching new ones in each step; huge pages (GLIBC_TUNABLES="
-        "glibc.malloc.hugetlb=1), or another malloc that keeps freed memory (jemalloc, tcmalloc).",
-        "~%.1f %% of the CPU time of this process is the kernel's, at ~%.0f page faults a second: fresh memory is "
-        "touched all the time",
-        100 * kernel, faults.rate);
+         kernel = add_faults(l, (double)work * on_cpu, work);
   in_ops = (uint64_t)((double)in_ops * on_cpu * (1 - kernel));
   /* with its waits for a CPU, and the caches that it used are refilled behind it, which takes no longer than it did */
   uint64_t code_bound = at_most(2 * code, work);
@@ -615,7 +689,7 @@ static uint64_t sync_ns(const struct opgap_summary *s)
   return ns;
 }
 
-/* in_copies: of the host's time beside an idle GPU, what it was in calls that copy pageable memory. */
+/* in_copies: of the host's time beside an idle GPU, what it was in calls that copy. */
 static void add_gpu_idle(struct list *l, uint64_t idle, uint64_t in_copies)
 {
   const struct opgap_sum_breakdown *b = &l->s->breakdown;
@@ -677,17 +751,13 @@ static void add_gpu(struct list *l)
       "Overlap gradients with the backward pass: larger DDP buckets (bucket_cap_mb), gradient_as_bucket_view.",
       "Collectives that no computation hides take %.1f %% of step time on the GPU", percent(l, exposed));
   bool slow = pageable(l->s) >= 0.5;
-  /* the host copies pageable memory into a buffer of the driver's while the GPU waits */
-  uint64_t in_copies = slow ? at_most(b->class_ns[OPGAP_CLASS_RUNTIME], idle) : 0;
+  /* Calls that copy while the GPU has nothing to do: the driver copies pageable memory to a buffer of its own first. */
+  uint64_t in_copies = at_most(b->copy_calls_ns, idle);
   add(l, slow ? "pageable_copies" : "gpu_copies", copies + in_copies, copies + idle,
       slow ? "Copy from pinned memory: pin_memory=True and non_blocking=True."
            : "Copy less and ahead: keep data on the GPU between steps, overlap copies with kernels.",
-      "Copies take %.1f %% of step time on the GPU%s", percent(l, copies),
-      slow ? opgap_pool_printf(
-                 l->a->pool,
-                 ", most of it from or to pageable memory, and %.1f %% more in CUDA calls beside an idle GPU",
-                 percent(l, in_copies))
-           : "");
+      "Copies take %.1f %% of step time on the GPU%s, and %.1f %% more in CUDA calls that copy beside an idle GPU",
+      percent(l, copies), slow ? ", most of it from or to pageable memory" : "", percent(l, in_copies));
   add(l, "kernels", kernels, OPGAP_UNKNOWN,
       "Use lower precision where it is safe: torch.autocast with bfloat16, TF32 for matrix products; "
       "torch.compile(model).",

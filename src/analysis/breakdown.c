@@ -22,6 +22,7 @@ struct step_classes {
   uint64_t ns[OPGAP_CLASS_COUNT];
   uint64_t wait_ns[OPGAP_CAUSE_COUNT]; /* parts of ns[OPGAP_CLASS_OTHER] */
   uint64_t all_wait_ns[OPGAP_CAUSE_COUNT];
+  uint64_t copy_calls_ns; /* part of ns[OPGAP_CLASS_RUNTIME]: in calls that copy */
   struct around around;
   struct off_cpu off;
   uint64_t sampled; /* 1: yes */
@@ -50,6 +51,7 @@ struct step_reader {
 
 struct breakdown_process {
   struct intervals class_[OPGAP_CLASS_OTHER];
+  struct intervals copy_calls;
   VEC(struct wait) waits; /* by start; those before first_wait were dropped */
   size_t first_wait;
   enum step_source source;
@@ -131,13 +133,17 @@ static bool asks_for_limit(size_t count)
   return count > 0 && count % SHARED_LEAST == 0;
 }
 
-static void add(struct analysis *a, unsigned process, enum opgap_class class_, uint64_t start, uint64_t end)
+static void append(const struct analysis *a, unsigned process, struct intervals *iv, uint64_t start, uint64_t end)
 {
-  struct intervals *iv = &process_of(a, process)->class_[class_];
   size_t count = iv->v.count - iv->first;
   if (asks_for_limit(count) && count >= most_waiting(a, process))
     intervals_drop_before(iv, iv->v.at[iv->first + count / 2].start);
   intervals_append(iv, start, end);
+}
+
+static void add(struct analysis *a, unsigned process, enum opgap_class class_, uint64_t start, uint64_t end)
+{
+  append(a, process, &process_of(a, process)->class_[class_], start, end);
 }
 
 void breakdown_op(struct analysis *a, struct thread *t, uint32_t flags, bool framework, const struct opgap_record *r)
@@ -156,7 +162,14 @@ void breakdown_op(struct analysis *a, struct thread *t, uint32_t flags, bool fra
 void breakdown_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r)
 {
   if (hook->verb == VERB_CUDA && a->processes[t->process].main_thread == (unsigned)(t - a->threads))
-    add(a, t->process, OPGAP_CLASS_RUNTIME, r->start_ns, r->end_ns);
+    breakdown_cuda_call(a, t->process, hook->name, r->start_ns, r->end_ns);
+}
+
+void breakdown_cuda_call(struct analysis *a, unsigned process, uint32_t name, uint64_t start, uint64_t end)
+{
+  add(a, process, OPGAP_CLASS_RUNTIME, start, end);
+  if (strstr(analysis_text(a, name), "Memcpy") != NULL)
+    append(a, process, &process_of(a, process)->copy_calls, start, end);
 }
 
 void breakdown_gpu(struct analysis *a, unsigned process, enum opgap_class class_, uint64_t start, uint64_t end)
@@ -262,6 +275,25 @@ static uint64_t unite(struct intervals *cover, const struct intervals *iv, uint6
     length += merged.v.at[i].end - merged.v.at[i].start;
   VEC_FREE(&cover->v);
   *cover = merged;
+  return length;
+}
+
+/* How much of iv in [start, end) lies outside of `cover`. */
+static uint64_t length_outside(const struct intervals *iv, const struct intervals *cover, uint64_t start, uint64_t end)
+{
+  uint64_t length = 0;
+  for (size_t i = intervals_from(iv, start), k = 0; i < iv->v.count && iv->v.at[i].start < end; i++) {
+    uint64_t at = iv->v.at[i].start > start ? iv->v.at[i].start : start;
+    uint64_t until = iv->v.at[i].end < end ? iv->v.at[i].end : end;
+    while (at < until) {
+      while (k < cover->v.count && cover->v.at[k].end <= at)
+        k++;
+      const struct interval *next = k < cover->v.count && cover->v.at[k].start < until ? &cover->v.at[k] : NULL;
+      uint64_t open = next == NULL ? until : next->start;
+      length += open > at ? open - at : 0;
+      at = next == NULL ? until : next->end;
+    }
+  }
   return length;
 }
 
@@ -376,6 +408,8 @@ static void sum_step(struct analysis *a, unsigned process, uint64_t start, uint6
   if (main_thread != UINT32_MAX)
     step->sampled = threads_off_cpu(a, &a->threads[main_thread], start, end, &step->off);
   for (int c = 0; c < OPGAP_CLASS_OTHER; c++) {
+    if (c == OPGAP_CLASS_RUNTIME)
+      step->copy_calls_ns = length_outside(&b->copy_calls, &cover, start, end);
     if (c == OPGAP_CLASS_CPU_EXEC)
       waits_outside(b, &cover, start, end, outside_gpu);
     uint64_t now = unite(&cover, &b->class_[c], start, end);
@@ -383,6 +417,7 @@ static void sum_step(struct analysis *a, unsigned process, uint64_t start, uint6
     covered = now;
     intervals_drop_before(&b->class_[c], start);
   }
+  intervals_drop_before(&b->copy_calls, start);
   step->ns[OPGAP_CLASS_OTHER] = end - start - covered;
   waits_outside(b, &cover, start, end, step->wait_ns);
   sum_behind(b, start, end, &step->around);
@@ -456,10 +491,12 @@ static void add_step(struct step_classes *sum, const struct step_classes *step)
     sum->around.refill_ns[c] += step->around.refill_ns[c];
     sum->around.tail_ns[c] += step->around.tail_ns[c];
   }
+  sum->copy_calls_ns += step->copy_calls_ns;
   sum->sampled |= step->sampled;
   sum->off.queue += step->off.queue;
   sum->off.throttled += step->off.throttled;
   sum->off.outside += step->off.outside;
+  sum->off.faults += step->off.faults;
 }
 
 void breakdown_all(struct analysis *a, unsigned process)
@@ -520,10 +557,12 @@ void breakdown_sums(struct analysis *a, unsigned process, size_t skip, struct op
     sum->other_wait_ns[c] += all.wait_ns[c];
     sum->wait_ns[c] += all.all_wait_ns[c];
   }
+  sum->copy_calls_ns += all.copy_calls_ns;
   sum->sampled = sum->sampled || all.sampled;
   sum->queue_ns += all.off.queue;
   sum->throttled_ns += all.off.throttled;
   sum->outside_ns += all.off.outside;
+  sum->fault_ns += all.off.faults;
 }
 
 struct around breakdown_around(struct analysis *a, unsigned process, size_t skip)
@@ -550,6 +589,7 @@ void breakdown_close(struct analysis *a)
     struct breakdown_process *b = &a->breakdown->at[i];
     for (int c = 0; c < OPGAP_CLASS_OTHER; c++)
       VEC_FREE(&b->class_[c].v);
+    VEC_FREE(&b->copy_calls.v);
     VEC_FREE(&b->waits);
     VEC_FREE(&b->steps.bytes);
   }

@@ -360,6 +360,8 @@ static const struct field breakdown_fields[] = {
     PLAIN(U64, FIRST, opgap_sum_breakdown, queue_ns),
     PLAIN(U64, FIRST, opgap_sum_breakdown, throttled_ns),
     PLAIN(U64, FIRST, opgap_sum_breakdown, outside_ns),
+    PLAIN(U64, FIRST, opgap_sum_breakdown, fault_ns),
+    PLAIN(U64, FIRST, opgap_sum_breakdown, copy_calls_ns),
     PLAIN(BOOL, FIRST, opgap_sum_breakdown, sampled),
 };
 TABLE(breakdown, struct opgap_sum_breakdown);

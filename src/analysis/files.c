@@ -62,6 +62,13 @@ void files_add(struct analysis *a, struct thread *t, const struct hook *hook, co
     p->read_bytes += bytes;
   else if (hook->verb == VERB_WRITE)
     p->written_bytes += bytes;
+  if (hook->verb == VERB_MAP && r->status == 0) {
+    p->mapped_all_bytes += r->field[1];
+    if (r->field[1] > p->mapped_bytes) {
+      p->mapped = path;
+      p->mapped_bytes = r->field[1];
+    }
+  }
   if (a->files.count >= FILE_LIMIT)
     path = analysis_string(a, "(further files)");
   uint32_t *index = opgap_map_put(&a->file_index, key_of(t->process, (enum verb)hook->verb), path);

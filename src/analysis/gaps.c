@@ -390,8 +390,7 @@ static void explain_next(struct analysis *a, struct thread *t, const struct gap 
   }
   uint64_t woken = edge.start < gap->start ? gap->start : edge.start > gap->end ? gap->end : edge.start;
   blame_thread(a, t, &a->threads[edge.thread], gap->start, woken, causes);
-  blame_add(causes,
-            (struct cause_key){.cause = OPGAP_CAUSE_DATA_LOADING, .doing = DOING_HANDOVER, .process = UINT32_MAX},
+  blame_add(causes, (struct cause_key){.cause = OPGAP_CAUSE_DATA_LOADING, .doing = DOING_WAKING, .process = UINT32_MAX},
             gap->end - woken);
 }
 

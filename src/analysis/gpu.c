@@ -256,7 +256,7 @@ static void add_api(struct analysis *a, unsigned process, const struct opgap_rec
   const struct process *p = &a->processes[process];
   const struct thread *t = thread_of(a, process, l->thread);
   if (p->main_thread != UINT32_MAX && t == &a->threads[p->main_thread])
-    breakdown_gpu(a, process, OPGAP_CLASS_RUNTIME, r->start_ns, r->end_ns);
+    breakdown_cuda_call(a, process, l->name, r->start_ns, r->end_ns);
 }
 
 /* The first launch of the queue that may end after `time`: calls of one thread do not overlap, but for one inside

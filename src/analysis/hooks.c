@@ -31,6 +31,7 @@ static const struct rule {
     {"wait", true, VERB_CHILD},
     {"system", true, VERB_CHILD},
     {"pclose", true, VERB_CHILD},
+    {"mmap", true, VERB_MAP},
     {"poll", false, VERB_POLL},
     {"select", false, VERB_POLL},
     {"epoll_", true, VERB_POLL},

@@ -26,9 +26,9 @@
 #define RING_LIMIT 16384u
 #define RING_LEAST 4096u
 #define HISTORY_BYTES (64ull << 20) /* of the rings of all threads: half of it full ones, those of 32 threads */
-#define SHARED_LIMIT 1048576u /* of each kind of what processes without steps keep: divided among all processes */
-#define SHARED_STEPS 262144u  /* of steps that were found by their period */
-#define SHARED_LEAST 4096u    /* for each of many processes */
+#define SHARED_LIMIT 1048576u       /* of each kind of what processes without steps keep: divided among all processes */
+#define SHARED_STEPS 262144u        /* of steps that were found by their period */
+#define SHARED_LEAST 4096u          /* for each of many processes */
 #define OBJECT_LIMIT 65536u
 #define PENDING_LIMIT 8192u
 #define GPU_WINDOW 1048576u
@@ -59,6 +59,7 @@ enum verb {
   VERB_SLEEP,
   VERB_CHILD,
   VERB_WAKE, /* signal, broadcast, post, unlock */
+  VERB_MAP,
   VERB_ALLOC,
   VERB_FREE,
   VERB_COPY,
@@ -103,7 +104,10 @@ struct past_sample {
   uint64_t end;        /* when it was taken */
   uint64_t run, queue; /* on a CPU; runnable without one */
   uint64_t throttled;  /* of the process's cgroup */
+  uint64_t majors;     /* of the process: page faults that were read from a disk */
   uint64_t blocked;    /* since the sample before, in hooked blocking calls; OPGAP_UNKNOWN: not yet asked */
+  uint64_t outside; /* since then, off the CPU in no hooked call, no more than it was; OPGAP_UNKNOWN: not yet asked */
+  uint64_t slack;   /* with `outside`: how much older the totals may have become since; up to the scheduler's tick */
 };
 #define RING(T)                                                                                                        \
   struct {                                                                                                             \
@@ -132,6 +136,12 @@ struct thread_hook {
 
 struct off_cpu {
   uint64_t queue, throttled, outside;
+  uint64_t faults; /* of `outside`, in page faults that read from a disk, at most */
+};
+/* What a thread off the CPU in no hooked call waited for, if it was the other threads of its process: for those while
+ * they had no CPU, and while they ran. */
+struct team_wait {
+  uint64_t queue, run;
 };
 
 /* Blocking calls of a thread by what they waited for, in the window. */
@@ -282,7 +292,7 @@ struct fetches {
 /* Totals of a process, sampled. */
 struct usage {
   uint64_t at; /* 0: no sample */
-  uint64_t faults, user_ns, system_ns;
+  uint64_t faults, majors, user_ns, system_ns;
 };
 
 struct process {
@@ -295,12 +305,14 @@ struct process {
   struct name_cache uncached; /* the latest name whose id is too large for `names` */
   unsigned main_thread;       /* index into threads, UINT32_MAX if none */
   unsigned thread_count;
-  struct edge_table objects;         /* by address */
-  VEC(struct mapped_module) modules; /* with OPGAP_STACKS=native */
-  struct opgap_map pthreads;         /* (low half of the pthread_t, 0) -> thread + 1 */
-  struct opgap_map tids;             /* (tid, 0) -> thread + 1, the latest */
-  uint64_t throttled_ns;             /* of its cgroup, newest sample */
-  uint64_t gil[4];                   /* condition variables that look like the GIL's */
+  struct edge_table objects;               /* by address */
+  VEC(struct mapped_module) modules;       /* with OPGAP_STACKS=native */
+  struct opgap_map pthreads;               /* (low half of the pthread_t, 0) -> thread + 1 */
+  struct opgap_map tids;                   /* (tid, 0) -> thread + 1, the latest */
+  uint64_t throttled_ns;                   /* of its cgroup, newest sample */
+  uint32_t mapped;                         /* gid of the file of which most was mapped at a time; 0: none */
+  uint64_t mapped_bytes, mapped_all_bytes; /* of it; of all mappings of files */
+  uint64_t gil[4];                         /* condition variables that look like the GIL's */
   unsigned gil_count;
   uint64_t steps_seen, backwards, ops;
   bool scheduled;        /* OPGAP_SCHEDULE is set */
@@ -321,6 +333,7 @@ struct process {
   struct fetches fetches;
   uint32_t pin_thread; /* the latest thread but the main one that reads messages from a pipe, + 1; 0: none */
   struct usage first_usage, last_usage;
+  struct usage steps_usage; /* the first since its first step ended; at 0: none */
   enum opgap_role role;
   int32_t worker;
   uint32_t result_pipe; /* of a worker: gid */
@@ -402,7 +415,8 @@ enum doing {
   DOING_OP,       /* inside an op: name */
   DOING_CODE,     /* its own code, outside ops */
   DOING_WAIT,     /* blocked in a call (name) that nobody was seen to end */
-  DOING_HANDOVER, /* between the wake-up and the return of the wait */
+  DOING_HANDOVER, /* between the wake-up and the return of the wait, of a lock or condition: it may be held */
+  DOING_WAKING,   /* the same of other waits: no CPU */
   DOING_SLEEP,
   DOING_ALLOC,
   DOING_SOCKET,
@@ -411,6 +425,7 @@ enum doing {
   DOING_QUEUE,     /* runnable, no CPU free */
   DOING_THROTTLED, /* runnable, its cgroup's time is used up */
   DOING_OUTSIDE,   /* off the CPU, in no call that is hooked */
+  DOING_FAULT,     /* the same, in page faults that read from a disk */
   DOING_START,     /* a worker that did not run yet, or imports; a thread that did not run yet */
   DOING_BEGIN,     /* another process, until it was there */
   DOING_END,       /* a process that was waited for to end */
@@ -712,6 +727,8 @@ size_t timeline_ops_from(const struct thread *t, uint64_t time);
 void timeline_sample(struct analysis *a, struct thread *t, struct past_sample sample);
 size_t timeline_samples_from(const struct thread *t, uint64_t time);
 uint64_t timeline_writes(const struct analysis *a, uint32_t pipe); /* so far */
+/* Did others wait in this barrier when t came, which ended their wait?  Asked when nobody came after it. */
+bool timeline_came_last(const struct analysis *a, const struct thread *t, const struct past_call *call);
 /* Who ended the wait `call` of thread t: fills *edge, or returns false. */
 bool timeline_waker(struct analysis *a, const struct thread *t, const struct past_call *call, struct edge *edge);
 void timeline_free(struct thread *t);
@@ -727,6 +744,10 @@ struct thread *threads_of_tid(struct analysis *a, unsigned process, uint64_t tid
 /* Of a stretch of t, outside of hooked blocking calls: how long it was runnable without a CPU, throttled, and off the
  * CPU for an unknown reason.  An estimate; false: not sampled. */
 bool threads_off_cpu(const struct analysis *a, struct thread *t, uint64_t start, uint64_t end, struct off_cpu *off);
+/* Of `outside` ns of [start, end) that t was off the CPU in no hooked call: how much of it the other threads of its
+ * process account for that are hardly ever in hooked blocking calls, as a team of OpenMP's. */
+struct team_wait threads_team_wait(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end,
+                                   uint64_t outside);
 /* No less than t was on a CPU in [start, end), or waited for one; when all records are read. */
 uint64_t threads_ran_at_most(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end);
 uint64_t threads_queued_at_most(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end);
@@ -786,6 +807,8 @@ void breakdown_call(struct analysis *a, struct thread *t, const struct hook *hoo
 void breakdown_wait(struct analysis *a, unsigned process, uint64_t start, const struct causes *causes);
 /* Forgets the waits of [start, end], where the step that they lie in was not summed yet. */
 void breakdown_take_back(struct analysis *a, unsigned process, uint64_t start, uint64_t end);
+/* name: gid */
+void breakdown_cuda_call(struct analysis *a, unsigned process, uint32_t name, uint64_t start, uint64_t end);
 void breakdown_gpu(struct analysis *a, unsigned process, enum opgap_class class_, uint64_t start, uint64_t end);
 void breakdown_step(struct analysis *a, unsigned process);
 /* Adds the steps of a process in the window, but the first `skip`, to *sum. */

@@ -85,7 +85,7 @@ static uint64_t less(uint64_t from, uint64_t what)
   return from > what ? from - what : 0;
 }
 
-static const struct thread *main_thread(const struct analysis *a, const struct process *p)
+static struct thread *main_thread(const struct analysis *a, const struct process *p)
 {
   return p->main_thread == UINT32_MAX ? NULL : &a->threads[p->main_thread];
 }
@@ -116,7 +116,7 @@ static bool was_recorded(const struct thread *t)
 static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *row)
 {
   const struct process *p = &a->processes[process];
-  const struct thread *t = main_thread(a, p);
+  struct thread *t = main_thread(a, p);
   uint64_t ready = ready_at(a, p);
   *row = (struct opgap_sum_worker){.pid = p->info->pid,
                                    .worker = p->worker,
@@ -150,6 +150,11 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *
   last = last < t->samples.count ? last : t->samples.count - 1;
   if (t->samples.count > 0 && first < last)
     row->queue_ns = RING_AT(&t->samples, last)->queue - RING_AT(&t->samples, first)->queue;
+  struct off_cpu off;
+  if (row->queue_ns == OPGAP_UNKNOWN || !threads_off_cpu(a, t, begin, end, &off))
+    return;
+  row->file_ns += off.faults; /* of mapped files */
+  row->queue_ns += threads_team_wait(a, t, begin, end, off.outside - off.faults).queue;
 }
 
 /* Not what a worker does while it waits for its next index. */

@@ -165,9 +165,11 @@ void memory_sample(struct analysis *a, unsigned process, const struct opgap_reco
   struct process *p = &a->processes[process];
   if (p->rss == OPGAP_UNKNOWN || r->field[0] > p->rss)
     p->rss = r->field[0];
-  p->last_usage = (struct usage){r->end_ns, r->field[1], r->field[3], r->field[4]};
+  p->last_usage = (struct usage){r->end_ns, r->field[1], r->field[2], r->field[3], r->field[4]};
   if (p->first_usage.at == 0)
     p->first_usage = p->last_usage;
+  if (p->steps_usage.at == 0 && steps_source(p) != STEPS_SOURCES)
+    p->steps_usage = p->last_usage;
   if (p->samples.count == SAMPLE_LIMIT)
     halve_samples(p);
   *VEC_PUSH(&p->samples) = (struct memory_sample){r->end_ns, r->field[0]};

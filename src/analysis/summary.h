@@ -328,7 +328,9 @@ struct opgap_sum_breakdown {
   /* Of the main thread's time outside hooked blocking calls, from samples: runnable without a CPU, throttled, off the
    * CPU for an unknown reason. */
   bool sampled;
+  uint64_t copy_calls_ns; /* of class_ns[OPGAP_CLASS_RUNTIME], in calls that copy */
   uint64_t queue_ns, throttled_ns, outside_ns;
+  uint64_t fault_ns; /* of outside_ns, at most: in page faults that read from a disk */
   /* Course: sums over every bucket_steps steps (1 while they are few), warm-up included, the last bucket maybe less. */
   size_t bucket_steps, bucket_count;
   uint64_t (*buckets)[OPGAP_CLASS_COUNT];

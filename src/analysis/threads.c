@@ -97,27 +97,44 @@ void threads_call(struct analysis *a, struct thread *t, const struct hook *hook,
   t->polled_ns = 0;
 }
 
+/* How many samples behind an interval may show that what it lacked was only counted later. */
+#define LATER 3u
+
 void threads_begin(struct analysis *a, struct thread *t, uint64_t at)
 {
   if (t->samples.count == 0)
-    timeline_sample(
-        a, t,
-        (struct past_sample){.end = at, .throttled = a->processes[t->process].throttled_ns, .blocked = OPGAP_UNKNOWN});
+    timeline_sample(a, t,
+                    (struct past_sample){.end = at,
+                                         .throttled = a->processes[t->process].throttled_ns,
+                                         .majors = a->processes[t->process].last_usage.majors,
+                                         .blocked = OPGAP_UNKNOWN,
+                                         .outside = OPGAP_UNKNOWN});
 }
+
+static void find_outside(const struct analysis *a, struct thread *t, size_t i);
 
 void threads_sample(struct analysis *a, unsigned process, const struct opgap_record *r)
 {
   struct thread *t = threads_of_tid(a, process, r->status);
-  struct past_sample sample = {r->end_ns, r->field[0], r->field[1], a->processes[process].throttled_ns, OPGAP_UNKNOWN};
+  const struct process *p = &a->processes[process];
+  struct past_sample sample = {.end = r->end_ns,
+                               .run = r->field[0],
+                               .queue = r->field[1],
+                               .throttled = p->throttled_ns,
+                               .majors = p->last_usage.majors,
+                               .blocked = OPGAP_UNKNOWN,
+                               .outside = OPGAP_UNKNOWN};
   if (t == NULL)
     return;
   if (t->samples.count > 0) {
     const struct past_sample *last = RING_AT(&t->samples, t->samples.count - 1);
     if (sample.end <= last->end || sample.run < last->run || sample.queue < last->queue ||
-        sample.throttled < last->throttled)
+        sample.throttled < last->throttled || sample.majors < last->majors)
       return; /* another thread with the same number */
   }
   timeline_sample(a, t, sample);
+  if (t->samples.count > LATER + 1) /* while its calls are remembered */
+    find_outside(a, t, t->samples.count - 1 - LATER);
 }
 
 /* Time of t in hooked blocking calls; calls must not be forgotten there. */
@@ -139,13 +156,77 @@ static uint64_t blocked_in(const struct analysis *a, const struct thread *t, uin
   return sum;
 }
 
-/* The totals of a running thread are as old as the scheduler's last tick: up to 10 ms (HZ=100). */
+/* The totals of a running thread are as old as the scheduler's last tick: up to 10 ms (HZ=100).  What they lack in one
+ * interval they have in a later one, so of many intervals they are wrong by this much once. */
 #define TICK_ERROR_NS 10000000u
+/* A page that is read from a disk takes no longer: a seek of a rotating disk and some before it in its queue. */
+#define MAJOR_FAULT_NS 20000000u
 
 /* The parts of the time outside blocking calls between two samples, as shares. */
 struct shares {
-  double queue, throttled, outside;
+  double queue, throttled, outside, faults;
 };
+
+/* A thread that runs for so long is not in a call that it makes no record of. */
+#define RUNS_NS 1000000u
+
+/* Are all hooked calls between sample i - 1 and sample i known?  A call that the thread is still in has no record yet,
+ * unless all records are read and it ran behind sample i: a thread of a team may not make one for all its life.  Calls
+ * that wait for a GPU are not on the thread's own stream. */
+static bool calls_known(const struct analysis *a, const struct thread *t, size_t i)
+{
+  const struct process *p = &a->processes[t->process];
+  const struct past_sample *to = RING_AT(&t->samples, i), *last = RING_AT(&t->samples, t->samples.count - 1);
+  bool ended = t->last_ns >= to->end || (p->end_ns != 0 && last->run >= to->run + RUNS_NS);
+  return !p->uses_gpu && ended && t->calls.forgotten <= RING_AT(&t->samples, i - 1)->end;
+}
+
+/* Of interval i the time outside of hooked blocking calls; its calls are known. */
+static uint64_t open_ns(const struct analysis *a, const struct thread *t, size_t i)
+{
+  const struct past_sample *from = RING_AT(&t->samples, i - 1);
+  struct past_sample *to = RING_AT(&t->samples, i);
+  if (to->blocked == OPGAP_UNKNOWN)
+    to->blocked = blocked_in(a, t, from->end, to->end);
+  return to->end - from->end - to->blocked;
+}
+
+/* What of that the scheduler's totals do not say; less than 0: they say more, as they caught up. */
+static int64_t untold_ns(const struct analysis *a, const struct thread *t, size_t i)
+{
+  const struct past_sample *from = RING_AT(&t->samples, i - 1), *to = RING_AT(&t->samples, i);
+  return (int64_t)open_ns(a, t, i) - (int64_t)(to->run - from->run) - (int64_t)(to->queue - from->queue);
+}
+
+/* A wait for a CPU is counted when it ends, so what the totals lack now they may have at one of the next samples; and
+ * what is left may be the age of a running thread's.  The rest is time off the CPU, no more of it than there was. */
+static void outside_of(const struct analysis *a, const struct thread *t, size_t i)
+{
+  const struct past_sample *from = RING_AT(&t->samples, i - 1);
+  struct past_sample *to = RING_AT(&t->samples, i);
+  int64_t untold = untold_ns(a, t, i), sum = 0, least = 0;
+  for (size_t k = i + 1; k <= i + LATER && k < t->samples.count && calls_known(a, t, k); k++) {
+    sum += untold_ns(a, t, k);
+    least = sum < least ? sum : least;
+  }
+  uint64_t slack = from->outside == OPGAP_UNKNOWN ? TICK_ERROR_NS : from->slack;
+  uint64_t told_later = untold > 0 ? (uint64_t)-least : 0;
+  uint64_t missing = untold > 0 && (uint64_t)untold > told_later ? (uint64_t)untold - told_later : 0;
+  uint64_t caught_up = untold < 0 ? (uint64_t)-untold : 0;
+  to->outside = missing > slack ? missing - slack : 0;
+  slack = slack - (missing - to->outside) + caught_up;
+  to->slack = slack < TICK_ERROR_NS ? slack : TICK_ERROR_NS;
+}
+
+/* Sets `outside` of sample i and, in their order, of those before it that have none yet, where that can be known. */
+static void find_outside(const struct analysis *a, struct thread *t, size_t i)
+{
+  size_t first = i + 1;
+  while (first > 1 && RING_AT(&t->samples, first - 1)->outside == OPGAP_UNKNOWN && calls_known(a, t, first - 1))
+    first--;
+  for (size_t k = first; k <= i; k++)
+    outside_of(a, t, k);
+}
 
 /* Of the waiting for a CPU in interval i, what the cgroup's limit did.  The kernel counts both when the wait ends, but
  * not in the same order as it is sampled, so the neighbours on both sides are taken together. */
@@ -159,33 +240,32 @@ static double throttled_share(const struct thread *t, size_t i)
   return queue == 0 ? 0 : throttled >= queue ? 1 : (double)throttled / (double)queue;
 }
 
-/* A call that the thread is still in has no record yet, and calls that wait for a GPU are not on the thread's own
- * stream: what is not known to be open time is then not divided, and only the ratio of running to waiting counts. */
-static bool interval_shares(const struct analysis *a, const struct thread *t, size_t i, struct shares *shares)
+/* Where the calls are not known, the time open to them is not divided: only the ratio of running to waiting counts. */
+static bool interval_shares(const struct analysis *a, struct thread *t, size_t i, struct shares *shares)
 {
-  const struct past_sample *from = RING_AT(&t->samples, i - 1);
-  struct past_sample *to = RING_AT(&t->samples, i);
-  uint64_t run = to->run - from->run, queue = to->queue - from->queue, open = run + queue;
-  bool all_known = !a->processes[t->process].uses_gpu && t->last_ns >= to->end && t->calls.forgotten <= from->end;
-  if (all_known) {
-    if (to->blocked == OPGAP_UNKNOWN)
-      to->blocked = blocked_in(a, t, from->end, to->end);
+  const struct past_sample *from = RING_AT(&t->samples, i - 1), *to = RING_AT(&t->samples, i);
+  uint64_t run = to->run - from->run, queue = to->queue - from->queue, open = run + queue, outside = 0;
+  if (to->outside == OPGAP_UNKNOWN)
+    find_outside(a, t, i);
+  if (to->outside != OPGAP_UNKNOWN) {
     open = to->end - from->end - to->blocked;
+    outside = to->outside;
   }
   if (open == 0)
     return false;
+  uint64_t faults = (to->majors - from->majors) * MAJOR_FAULT_NS;
   queue = queue < open ? queue : open;
-  uint64_t known = run + queue + TICK_ERROR_NS;
   double throttled = throttled_share(t, i);
   shares->queue = (double)queue * (1 - throttled) / (double)open;
   shares->throttled = (double)queue * throttled / (double)open;
-  shares->outside = open > known ? (double)(open - known) / (double)open : 0;
+  shares->outside = (double)outside / (double)open;
+  shares->faults = (double)(faults < outside ? faults : outside) / (double)open;
   return true;
 }
 
 bool threads_off_cpu(const struct analysis *a, struct thread *t, uint64_t start, uint64_t end, struct off_cpu *off)
 {
-  double queue = 0, throttled = 0, outside = 0;
+  double queue = 0, throttled = 0, outside = 0, faults = 0;
   bool any = false;
   for (size_t i = timeline_samples_from(t, start); i < t->samples.count; i++) {
     if (i == 0)
@@ -201,10 +281,52 @@ bool threads_off_cpu(const struct analysis *a, struct thread *t, uint64_t start,
     queue += shares.queue * open;
     throttled += shares.throttled * open;
     outside += shares.outside * open;
+    faults += shares.faults * open;
     any = true;
   }
-  *off = (struct off_cpu){(uint64_t)queue, (uint64_t)throttled, (uint64_t)outside};
+  *off = (struct off_cpu){(uint64_t)queue, (uint64_t)throttled, (uint64_t)outside, (uint64_t)faults};
   return any;
+}
+
+/* Growth of the totals of a thread between the samples around [start, end); false: not sampled. */
+static bool sampled_growth(const struct thread *t, uint64_t start, uint64_t end, uint64_t *run, uint64_t *queue)
+{
+  size_t first = timeline_samples_from(t, start), last = timeline_samples_from(t, end);
+  last = last < t->samples.count ? last : t->samples.count - 1; /* one behind each end */
+  if (t->samples.count == 0 || last <= first)
+    return false;
+  const struct past_sample *from = RING_AT(&t->samples, first), *to = RING_AT(&t->samples, last);
+  *run = to->run - from->run;
+  *queue = to->queue - from->queue;
+  return true;
+}
+
+/* Hardly ever in hooked blocking calls: what it waits for it waits for elsewhere. */
+static bool may_be_of_team(const struct analysis *a, const struct thread *t)
+{
+  uint64_t end = t->end_ns ? t->end_ns : a->processes[t->process].end_ns;
+  return 2 * t->waits.all < (end > t->born_ns ? end - t->born_ns : 0);
+}
+
+struct team_wait threads_team_wait(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end,
+                                   uint64_t outside)
+{
+  uint64_t all_run = 0, all_queue = 0;
+  for (unsigned i = 0; outside > 0 && i < a->thread_count; i++) {
+    const struct thread *other = &a->threads[i];
+    uint64_t run, queue;
+    if (other == t || other->process != t->process ||
+        a->processes[t->process].info->streams[other->stream].kind != OPGAP_STREAM_THREAD ||
+        !may_be_of_team(a, other) || !sampled_growth(other, start, end, &run, &queue))
+      continue;
+    all_run += run;
+    all_queue += queue;
+  }
+  uint64_t all = all_run + all_queue, told = outside < all ? outside : all;
+  if (all == 0)
+    return (struct team_wait){0};
+  uint64_t for_cpu = (uint64_t)((double)told * (double)all_queue / (double)all);
+  return (struct team_wait){for_cpu, told - for_cpu};
 }
 
 /* Time of t in [start, end) outside of hooked blocking calls, as far as these are remembered. */

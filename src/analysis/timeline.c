@@ -246,6 +246,23 @@ static bool last_to_come(const struct analysis *a, const struct thread *t, const
   return any;
 }
 
+bool timeline_came_last(const struct analysis *a, const struct thread *t, const struct past_call *call)
+{
+  for (unsigned k = 0; k < a->thread_count; k++) {
+    const struct thread *other = &a->threads[k];
+    if (other == t || other->process != t->process)
+      continue;
+    for (size_t i = timeline_calls_from(other, call->start); i < other->calls.count; i++) {
+      const struct past_call *its = RING_AT(&other->calls, i);
+      if (its->start > call->start)
+        break;
+      if (its->object == call->object && !its->named && a->processes[t->process].hooks[its->event].verb == VERB_BARRIER)
+        return true;
+    }
+  }
+  return false;
+}
+
 bool timeline_waker(struct analysis *a, const struct thread *t, const struct past_call *call, struct edge *edge)
 {
   const struct process *p = &a->processes[t->process];

@@ -8,6 +8,7 @@
  *   without        the largest of these that is >= 20 %: __next__ and calls on files: data loading; collectives and
  *                  waits for the network: communication; other waits of the main thread outside ops (sleep, locks,
  *                  child processes, other threads), if more than ops: undecided, as the trace cannot say what for
+ *                  else page faults that read from a disk, if the largest bottleneck: memory
  *                  else ops: CPU dispatch if an op takes less than 20 us on average, or Python between ops is more than
  *                  the ops themselves; CPU compute otherwise
  * Confidence: high from 50 % of the time on, medium from 30 %, low below. */
@@ -349,7 +350,8 @@ static bool is_among(const char *text, const char *const *texts, size_t count)
  * largest bottleneck, or most of what it does, it stands before what is said of them. */
 static void put_cpu_first(struct draft *d)
 {
-  static const char *const kinds[] = {"run_queue", "oversubscription", "cgroup_limit", "blocked_outside"};
+  static const char *const kinds[] = {"run_queue", "oversubscription", "cgroup_limit", "blocked_outside",
+                                      "team_imbalance"};
   size_t looked = d->a->on_cpu < 0.5 ? d->v->bottleneck_count : d->v->bottleneck_count > 0;
   for (size_t i = 0; i < looked; i++) { /* the largest comes first */
     const struct opgap_sum_bottleneck *b = &d->v->bottlenecks[i];
@@ -395,6 +397,14 @@ static uint64_t loading_with_cpu(const struct analysis *a)
   return all - (uint64_t)((double)running * (1 - a->on_cpu));
 }
 
+/* Pages of mapped files that are read from a disk, where they are the largest bottleneck and 20 % of the time. */
+static const struct opgap_sum_bottleneck *paging(const struct opgap_sum_verdict *v, uint64_t total)
+{
+  const struct opgap_sum_bottleneck *first = v->bottlenecks;
+  return v->bottleneck_count > 0 && strcmp(first->kind, "mapped_file") == 0 && share(first->ns, total) >= 0.2 ? first
+                                                                                                              : NULL;
+}
+
 static void judge_cpu(struct draft *d, uint64_t total)
 {
   const struct opgap_summary *s = d->a->summary;
@@ -414,6 +424,7 @@ static void judge_cpu(struct draft *d, uint64_t total)
   double other = share(others - waits - files - threads, total);
   uint64_t mean = verdict_mean_op(s);
   bool own = d->a->loader_kind == NULL; /* the main thread makes its batches itself */
+  const struct opgap_sum_bottleneck *mapped = paging(d->v, total);
   if (wait >= 0.05)
     evidence_wait(d, cause, wait, total);
   if (loading >= 0.2 && loading >= communication && loading >= largest_wait) {
@@ -430,6 +441,10 @@ static void judge_cpu(struct draft *d, uint64_t total)
     remedies_communication(d);
   } else if (wait >= 0.2 && wait >= ops) {
     remedies_wait(d, cause);
+  } else if (mapped != NULL) {
+    decide(d, OPGAP_BOUND_MEMORY, share(mapped->ns, total));
+    evidence(d, opgap_pool_printf(d->a->pool, "%s.", mapped->text));
+    remedy(d, mapped->remedy);
   } else if (mean > 0 && (mean < 20000 || other > ops)) {
     decide(d, OPGAP_BOUND_CPU_DISPATCH, (ops + other) * d->a->on_cpu);
     put_cpu_first(d);

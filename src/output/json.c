@@ -425,6 +425,7 @@ static json_t *breakdown_json(const struct opgap_sum_breakdown *b)
   PUT(off_cpu, "run_queue_ns", b->sampled ? number(b->queue_ns) : json_null());
   PUT(off_cpu, "throttled_ns", b->sampled ? number(b->throttled_ns) : json_null());
   PUT(off_cpu, "blocked_outside_ns", b->sampled ? number(b->outside_ns) : json_null());
+  PUT(off_cpu, "page_fault_ns", b->sampled ? number(b->fault_ns) : json_null());
   PUT(j, "steps", number(b->steps));
   for (int c = 0; c < OPGAP_CLASS_COUNT; c++) {
     char key[32];

@@ -107,7 +107,7 @@ HELD_OUT = {
     "C: many short waits for a lock": ("c", "convoy", {"lock"}, {}),
     "C: log that is synced": ("c", "log", {"file_write"}, {}),
     "C: waits and a log (mixture)": ("c", "retry", {"sleep", "file_write"}, {}),
-    "C: random reads of a mapped file": ("c", "map", {"blocked_outside"}, {}),
+    "C: random reads of a mapped file": ("c", "map", {"mapped_file"}, {}),
     "C: page-fault storm": ("c", "storm", {"page_faults"}, {}),
     "C: decoder in another process": ("c", "decoder", {"other_thread"}, {}),
     "GPU: copies between kernels": ("gpu", "copies", {"gpu_copies"}, {}),
@@ -332,7 +332,9 @@ class Result:
         self.bound = self.win = self.other_bound = None
         self.judge_bounds = judge_bounds
         self.faults = []
-        if self.first not in self.wanted:
+        # a program without a bottleneck has one where other programs take most of its time
+        crowded = "(none)" in name and self.bottlenecks and self.bottlenecks[0]["kind"] == "run_queue" and self.busy >= 0.5
+        if self.first not in self.wanted and not crowded:
             self.faults.append("named %s first, not %s" % (self.first, " or ".join(sorted(self.wanted))))
         if "line" in extra:
             self.check_line(report, extra["line"])

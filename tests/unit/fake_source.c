@@ -51,6 +51,7 @@ static const struct opgap_event hooks[] = {
     {FAKE_WAITPID, OPGAP_SPAN, 2, 1 | 2, "waitpid", "process", "errno", FIELDS},
     {FAKE_CUDA_MALLOC, OPGAP_SPAN, 2, 1, "cudaMalloc", "cuda", "cudaError_t", FIELDS},
     {FAKE_BARRIER, OPGAP_SPAN, 2, 1 | 2, "pthread_barrier_wait", "sync", "errno", FIELDS},
+    {FAKE_MMAP, OPGAP_SPAN, 2, 1 | 16, "mmap", "io", "errno", FIELDS},
 };
 
 void fake_reset(void)

@@ -24,6 +24,7 @@ enum fake_hook {
   FAKE_WAITPID,
   FAKE_CUDA_MALLOC,
   FAKE_BARRIER,
+  FAKE_MMAP,
   FAKE_HOOK_END
 };
 
