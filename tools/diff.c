@@ -30,6 +30,7 @@ static void help(void)
        "A, B, C are traces, baselines (opgap baseline), or repeats of one run: A1,A2,A3.  [NAME:] before it names the\n"
        "column: base:run1.opgap workers:run2.opgap\n"
        "A change is given as a difference, in %, and with the 98 % interval of the latter.  =: no change\n"
+       "Times of steps are medians; where a median tells little about the whole time, a line of means follows.\n"
        "With four or more, the last is taken for all changes together: how far do the single gains add up?\n"
        "\n"
        "  --limit N         ops shown (default: 15; 0: all)\n"
@@ -132,6 +133,31 @@ static void add_change_line(struct lines *lines, const struct request *request, 
     lines->v.count--;
 }
 
+/* Where the median of a time tells little about the whole, in any column, the means as well. */
+static void add_mean(struct lines *lines, const struct request *request, const struct opgap_change *first)
+{
+  bool blind = false;
+  for (size_t i = 1; i < request->sets; i++) {
+    const struct opgap_change *change = change_named(request->with[i], first->name);
+    blind = blind || (change != NULL && change->blind);
+  }
+  if (!blind)
+    return;
+  struct line *line = new_line(lines, "step", opgap_pool_printf(lines->pool, "%s mean", first->name), OPGAP_UNIT_NS);
+  for (size_t i = 1; i < request->sets; i++) {
+    const struct opgap_change *change = change_named(request->with[i], first->name);
+    if (change == NULL)
+      continue;
+    if (isfinite(change->mean_before))
+      line->value[0] = change->mean_before;
+    line->value[i] = change->mean_now;
+    line->low[i] = change->mean_low;
+    line->high[i] = change->mean_high;
+    line->p[i] = change->mean_p;
+  }
+  set_changes(line, request->sets);
+}
+
 static void add_changes(struct lines *lines, const struct request *request)
 {
   for (size_t i = 1; i < request->sets; i++)
@@ -140,6 +166,7 @@ static void add_changes(struct lines *lines, const struct request *request)
       if (line_named(lines, change->name))
         continue;
       add_change_line(lines, request, change);
+      add_mean(lines, request, change);
       if (strcmp(change->name, "step") == 0)
         add_p95(lines, request);
     }

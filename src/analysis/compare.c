@@ -323,24 +323,6 @@ static struct stats_interval ratio_interval(const struct side *before, const str
   return ratio;
 }
 
-/* All but the rank test's threshold, which waits for the other metrics' p. */
-static void measure_samples(struct comparing *k, struct opgap_change *change, const struct side *before,
-                            const struct side *now)
-{
-  enum stats_centre centre = change->counter ? STATS_MEAN : STATS_MEDIAN;
-  set_values(change, stats_centre_of(&before->sample, centre), stats_centre_of(&now->sample, centre));
-  struct stats_rank_test test = stats_mann_whitney(&before->sample, &now->sample);
-  change->p = change->now >= change->before ? test.p_greater : test.p_less;
-  struct stats_run_test runs;
-  if (!change->counter) {
-    runs = between_runs(before, now, centre, &k->o);
-    change->p = fmax(change->p, change->now >= change->before ? runs.p_greater : runs.p_less);
-  }
-  struct stats_interval ratio = ratio_interval(before, now, centre, change->counter ? NULL : &runs, &k->o);
-  change->low = ratio.low - 1;
-  change->high = ratio.high - 1;
-}
-
 /* Did what a disturbance of a part of a run leaves alone move in the direction of the change? */
 static bool moved_along(const struct opgap_change *change, double was, double is)
 {
@@ -398,6 +380,41 @@ static bool median_is_blind(const struct comparing *k, const struct opgap_change
   return rise > 0 ? waits > rise / 2 : waits < rise / 2;
 }
 
+static void measure_means(struct comparing *k, struct opgap_change *change, const struct side *before,
+                          const struct side *now)
+{
+  change->mean_before = stats_centre_of(&before->sample, STATS_MEAN);
+  change->mean_now = stats_centre_of(&now->sample, STATS_MEAN);
+  change->blind = median_is_blind(k, change, before, now);
+  if (!change->blind)
+    return;
+  struct stats_run_test runs = between_runs(before, now, STATS_MEAN, &k->o);
+  struct stats_interval ratio = ratio_interval(before, now, STATS_MEAN, &runs, &k->o);
+  change->mean_p = change->mean_now >= change->mean_before ? runs.p_greater : runs.p_less;
+  change->mean_low = ratio.low - 1;
+  change->mean_high = ratio.high - 1;
+}
+
+/* All but the rank test's threshold, which waits for the other metrics' p. */
+static void measure_samples(struct comparing *k, struct opgap_change *change, const struct side *before,
+                            const struct side *now)
+{
+  enum stats_centre centre = change->counter ? STATS_MEAN : STATS_MEDIAN;
+  set_values(change, stats_centre_of(&before->sample, centre), stats_centre_of(&now->sample, centre));
+  struct stats_rank_test test = stats_mann_whitney(&before->sample, &now->sample);
+  change->p = change->now >= change->before ? test.p_greater : test.p_less;
+  struct stats_run_test runs;
+  if (!change->counter) {
+    runs = between_runs(before, now, centre, &k->o);
+    change->p = fmax(change->p, change->now >= change->before ? runs.p_greater : runs.p_less);
+  }
+  struct stats_interval ratio = ratio_interval(before, now, centre, change->counter ? NULL : &runs, &k->o);
+  change->low = ratio.low - 1;
+  change->high = ratio.high - 1;
+  if (!change->counter)
+    measure_means(k, change, before, now);
+}
+
 /* Replaces a verdict on the median, which is blind, by that on the mean.  A finding needs what one of the median needs;
  * in place of the fastest steps, which are of one kind, the fastest parts of the runs.  `tests`: metrics judged. */
 static void judge_mean(struct comparing *k, struct opgap_change *change, const struct side *before,
@@ -407,12 +424,10 @@ static void judge_mean(struct comparing *k, struct opgap_change *change, const s
   char was[32], is[32];
   opgap_unit_text(was, sizeof was, change->unit, change->before);
   opgap_unit_text(is, sizeof is, change->unit, change->now);
-  set_values(&mean, stats_centre_of(&before->sample, STATS_MEAN), stats_centre_of(&now->sample, STATS_MEAN));
-  struct stats_run_test runs = between_runs(before, now, STATS_MEAN, &k->o);
-  struct stats_interval ratio = ratio_interval(before, now, STATS_MEAN, &runs, &k->o);
-  mean.p = fmin(1, (double)tests * (mean.now >= mean.before ? runs.p_greater : runs.p_less));
-  mean.low = ratio.low - 1;
-  mean.high = ratio.high - 1;
+  set_values(&mean, change->mean_before, change->mean_now);
+  mean.p = fmin(1, (double)tests * change->mean_p);
+  mean.low = change->mean_low;
+  mean.high = change->mean_high;
   bool moved = beyond_limits(&mean) && moved_along(&mean, lower_tenth_of_parts(before), lower_tenth_of_parts(now));
   bool sure = mean.p < k->o.alpha && (mean.low > 0 || mean.high < 0);
   if (moved && sure && direction(&mean) != change->verdict) {
@@ -447,7 +462,7 @@ static void judge_samples(struct comparing *k, struct opgap_change *change, cons
     decide(change, OPGAP_SAME, why);
   else
     decide(change, direction(change), "");
-  if (!change->counter && median_is_blind(k, change, before, now))
+  if (change->blind)
     judge_mean(k, change, before, now, tests);
 }
 
@@ -475,6 +490,11 @@ static struct opgap_change *new_change(struct comparing *k, const char *name, co
                                   .low = NAN,
                                   .high = NAN,
                                   .p = NAN,
+                                  .mean_before = NAN,
+                                  .mean_now = NAN,
+                                  .mean_low = NAN,
+                                  .mean_high = NAN,
+                                  .mean_p = NAN,
                                   .verdict = OPGAP_NOT_JUDGED,
                                   .reason = ""};
   return change;

@@ -72,6 +72,10 @@ struct opgap_change {
   double relative;     /* now / before - 1; NAN when unknown or the baseline is 0 */
   double low, high;    /* interval of `relative`; NAN when there is none */
   double p;            /* of the direction seen, Holm-adjusted when judged; NAN when there is none */
+  /* Times of steps: the means; where `before` and `now` are medians that tell little about the whole time (rule 2) also
+   * the interval of their change and its p, not adjusted, else NAN. */
+  bool blind;
+  double mean_before, mean_now, mean_low, mean_high, mean_p;
   double relative_limit, absolute_limit;
   enum opgap_change_verdict verdict;
   const char *reason; /* why, "" when plain */

@@ -109,32 +109,45 @@ static void files_csv(const struct opgap_summary *s, const struct opgap_output_o
   }
 }
 
-static void gap_row(const char *kind, uint64_t where, uint64_t start, uint64_t duration, const char *call,
-                    const struct opgap_sum_cause *cause, FILE *file)
+struct gap_columns {
+  const char *kind;
+  uint64_t where, start, duration;
+  const char *call, *op, *previous, *op_before, *op_after; /* "": not of this kind, or not known */
+};
+
+static void gap_row(const struct gap_columns *gap, const struct opgap_sum_cause *cause, FILE *file)
 {
-  opgap_csv_text(kind, file);
-  number(where, file);
-  number(start, file);
-  number(duration, file);
-  more_text(call, file);
+  opgap_csv_text(gap->kind, file);
+  number(gap->where, file);
+  number(gap->start, file);
+  number(gap->duration, file);
+  more_text(gap->call, file);
   more_text(opgap_cause_name(cause->cause), file);
   more_text(cause->detail, file);
   number(cause->ns, file);
+  more_text(gap->op, file);
+  more_text(gap->previous, file);
+  more_text(gap->op_before, file);
+  more_text(gap->op_after, file);
   fputs("\r\n", file);
 }
 
 static void gaps_csv(const struct opgap_summary *s, const struct opgap_output_options *o, FILE *file)
 {
-  fputs("kind,tid_or_device,start_ns,duration_ns,call,cause,detail,cause_ns\r\n", file);
+  fputs("kind,tid_or_device,start_ns,duration_ns,call,cause,detail,cause_ns,op,previous,op_before,op_after\r\n", file);
   for (size_t i = 0; i < opgap_shown(s->gaps.thread_listed, o); i++) {
     const struct opgap_sum_thread_gap *gap = &s->gaps.threads[i];
+    const struct gap_columns columns = {
+        "thread", (uint64_t)gap->tid, gap->start_ns, gap->duration_ns, gap->call, gap->op, "", "", ""};
     for (size_t k = 0; k < gap->cause_count; k++)
-      gap_row("thread", (uint64_t)gap->tid, gap->start_ns, gap->duration_ns, gap->call, &gap->causes[k], file);
+      gap_row(&columns, &gap->causes[k], file);
   }
   for (size_t i = 0; i < opgap_shown(s->gaps.gpu_listed, o); i++) {
     const struct opgap_sum_gpu_gap *gap = &s->gaps.gpus[i];
+    const struct gap_columns columns = {"gpu", gap->device,   gap->start_ns,  gap->duration_ns, gap->next,
+                                        "",    gap->previous, gap->op_before, gap->op_after};
     for (size_t k = 0; k < gap->cause_count; k++)
-      gap_row("gpu", gap->device, gap->start_ns, gap->duration_ns, gap->next, &gap->causes[k], file);
+      gap_row(&columns, &gap->causes[k], file);
   }
 }
 

@@ -177,6 +177,41 @@ static char *printed_csv(const struct opgap_summary *s, enum opgap_csv_table tab
   return text;
 }
 
+/* A row for each cause, with what ran around the gap. */
+START_TEST(test_csv_of_gaps)
+{
+  struct opgap_sum_cause causes[] = {{OPGAP_CAUSE_DEVICE, "from launch to start", 30, 1},
+                                     {OPGAP_CAUSE_PYTHON, "own code, no call", 20, 1}};
+  struct opgap_sum_thread_gap thread = {.pid = 9,
+                                        .tid = 11,
+                                        .start_ns = 1000,
+                                        .duration_ns = 50,
+                                        .call = "poll",
+                                        .op = "aten::item",
+                                        .cause_count = 2,
+                                        .causes = causes};
+  struct opgap_sum_gpu_gap gpu = {.device = 1,
+                                  .start_ns = 2000,
+                                  .duration_ns = 30,
+                                  .previous = "sgemm",
+                                  .next = "Memcpy HtoD",
+                                  .op_before = "aten::mm",
+                                  .op_after = "aten::copy_",
+                                  .cause_count = 1,
+                                  .causes = causes};
+  struct opgap_summary s = {.gaps = {.thread_listed = 1, .gpu_listed = 1, .threads = &thread, .gpus = &gpu}};
+  char *text = printed_csv(&s, OPGAP_CSV_GAPS);
+  ck_assert_str_eq(
+      text, "kind,tid_or_device,start_ns,duration_ns,call,cause,detail,cause_ns,op,previous,op_before,"
+            "op_after\r\n"
+            "thread,11,1000,50,poll,device dependency or launch latency,from launch to start,30,aten::item,,,\r\n"
+            "thread,11,1000,50,poll,code between ops,\"own code, no call\",20,aten::item,,,\r\n"
+            "gpu,1,2000,30,Memcpy HtoD,device dependency or launch latency,from launch to "
+            "start,30,,sgemm,aten::mm,aten::copy_\r\n");
+  free(text);
+}
+END_TEST
+
 /* An op of `us` us that Python code at `place` called. */
 static void op_at(unsigned p, unsigned t, uint64_t start_us, uint64_t us, const char *name, const char *place)
 {
@@ -798,6 +833,7 @@ int main(void)
   tcase_add_test(tests, test_json_parses);
   tcase_add_test(tests, test_csv_quotes);
   tcase_add_test(tests, test_csv_is_clean);
+  tcase_add_test(tests, test_csv_of_gaps);
   tcase_add_test(tests, test_text_has_no_control_bytes);
   tcase_add_test(tests, test_markdown_lines);
   tcase_add_test(tests, test_markdown_escapes);

@@ -305,6 +305,36 @@ START_TEST(test_a_rise_that_the_median_cannot_see)
 }
 END_TEST
 
+static double mean_of(const struct opgap_run *run, enum opgap_metric metric)
+{
+  double sum = 0;
+  for (size_t i = 0; i < STEPS; i++)
+    sum += (double)run->samples[metric][i];
+  return sum / STEPS;
+}
+
+/* Without a judgement, too, the means stand beside medians that tell little; where the median is sure, no test of the
+ * means is made. */
+START_TEST(test_means_where_the_median_is_blind)
+{
+  for (int bunched = 0; bunched < 2; bunched++) {
+    stop();
+    start();
+    struct opgap_run *was = add_bunched_run(before, 1, 8, bunched ? 40 : 4, 4000, 0);
+    struct opgap_run *is = add_bunched_run(now, 2, 8, bunched ? 120 : 4, 4000, 0);
+    options.judge = false;
+    const struct opgap_change *step = compare("step");
+    ck_assert_int_eq(step->blind, bunched);
+    ck_assert_int_eq(step->verdict, OPGAP_NOT_JUDGED);
+    ck_assert_double_eq_tol(step->mean_before, mean_of(was, OPGAP_METRIC_STEP), 1e-3);
+    ck_assert_double_eq_tol(step->mean_now, mean_of(is, OPGAP_METRIC_STEP), 1e-3);
+    ck_assert(bunched ? step->mean_low > 0 && step->mean_high > step->mean_low && step->mean_p < 0.01
+                      : isnan(step->mean_low) && isnan(step->mean_high) && isnan(step->mean_p));
+    ck_assert(fabs(step->relative) < 0.05);
+  }
+}
+END_TEST
+
 /* Steps that do not wait became shorter and waits longer: on the whole the run is slower by a fifth, which may be
  * chance. That is no improvement; a rise of the mean below the threshold is no objection to one. */
 START_TEST(test_a_median_that_falls_while_the_mean_rises)
@@ -694,6 +724,7 @@ int main(void)
   tcase_add_test(tests, test_bunched_steps_against_themselves_pass);
   tcase_add_test(tests, test_a_rise_that_the_median_cannot_see);
   tcase_add_test(tests, test_a_median_that_falls_while_the_mean_rises);
+  tcase_add_test(tests, test_means_where_the_median_is_blind);
   tcase_add_test(tests, test_a_rise_that_may_be_large_is_noted);
   tcase_add_test(tests, test_held_up_steps_pass);
   tcase_add_test(tests, test_spread_of_the_repeats_is_a_threshold);
