@@ -148,16 +148,19 @@ static void add_hook(struct analysis *a, struct thread *t, const struct hook *ho
   breakdown_call(a, t, hook, r);
   if (r->status != 0)
     memory_failed(a, t, hook, r);
+  uint64_t ns = r->end_ns - r->start_ns;
   if (blocking) {
-    threads_call(a, t, hook, r, named ? (uint32_t)object : 0, flags);
-    ops_add_blocked(t, r->depth, r->end_ns - r->start_ns);
+    uint64_t inside = timeline_inside(a, t, r);
+    ns -= inside;
+    threads_call(a, t, hook, r, ns, named ? (uint32_t)object : 0, flags);
+    ops_add_blocked(t, r->depth, ns);
     over_time_blocked(a, t, r->start_ns, r->end_ns);
-    gaps_call(a, t, hook, r);
+    gaps_call(a, t, hook, r, inside);
   }
   if (!analysis_in_window(a, r->end_ns))
     return;
   if (flags & NAME_FILE)
-    files_add(a, t, hook, r, (uint32_t)object);
+    files_add(a, t, hook, r, ns, (uint32_t)object);
   if (blocking && (hook->verb == VERB_MUTEX || hook->verb == VERB_RWLOCK))
     locks_add(a, t, hook, r);
 }

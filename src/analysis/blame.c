@@ -363,6 +363,17 @@ static uint64_t walk_before_birth(struct walk *w, struct thread *t, uint64_t sta
   return born;
 }
 
+/* Does call i lie inside another one, which a signal handler interrupted?  That ended later, a few calls behind. */
+#define NEST_LIMIT 64u
+static bool is_nested(const struct thread *t, size_t i)
+{
+  uint64_t start = RING_AT(&t->calls, i)->start;
+  for (size_t k = i + 1; t->nests && k < t->calls.count && k <= i + NEST_LIMIT; k++)
+    if (RING_AT(&t->calls, k)->start < start)
+      return true;
+  return false;
+}
+
 static void walk_thread(struct walk *w, struct thread *t, uint64_t start, uint64_t end)
 {
   bool own = (uint32_t)(t - w->a->threads) == w->own_thread;
@@ -382,6 +393,8 @@ static void walk_thread(struct walk *w, struct thread *t, uint64_t start, uint64
   w->file = own ? 0 : file_before(w->a, t, first);
   for (size_t i = first; i < t->calls.count && at < end; i++) {
     const struct past_call *call = RING_AT(&t->calls, i);
+    if (is_nested(t, i))
+      continue;
     if (call->start >= end)
       break;
     uint64_t from = call->start > at ? call->start : at, to = call->end < end ? call->end : end;

@@ -44,12 +44,12 @@ static uint64_t key_of(unsigned process, enum verb verb)
   return (uint64_t)process << 8 | verb;
 }
 
-void files_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
+void files_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r, uint64_t ns,
                uint32_t path)
 {
   struct process *p = &a->processes[t->process];
   bool moves = (hook->verb == VERB_READ || hook->verb == VERB_WRITE) && r->status == 0;
-  uint64_t ns = r->end_ns - r->start_ns, bytes = moves ? r->field[1] : 0;
+  uint64_t bytes = moves ? r->field[1] : 0;
   p->file_ns += ns;
   bool in_steps = t->main && steps_source(p) != STEPS_SOURCES;
   if (in_steps) {

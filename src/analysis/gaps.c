@@ -78,20 +78,25 @@ static void explain_short_wait(struct analysis *a, struct thread *t, const struc
   breakdown_wait(a, t->process, r->start_ns, &causes);
 }
 
-void gaps_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r)
+static void forget_inside(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end);
+
+void gaps_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
+               uint64_t inside_ns)
 {
   struct process *p = &a->processes[t->process];
   uint64_t ns = r->end_ns - r->start_ns;
   notice_gil(p, hook, r);
   if (!watched(a, t))
     return;
-  t->blocked_ns += ns;
+  t->blocked_ns += ns - inside_ns;
   if (!analysis_in_window(a, r->end_ns))
     return;
   if (ns < a->options.thread_min_gap_ns) {
     explain_short_wait(a, t, r);
     return;
   }
+  if (inside_ns > 0)
+    forget_inside(a, t, r->start_ns, r->end_ns);
   struct gap gap = {.start = r->start_ns,
                     .end = r->end_ns,
                     .thread = (uint32_t)(t - a->threads),
@@ -262,21 +267,23 @@ void gaps_table_free(struct gap_table *table)
   opgap_map_free(&table->index);
 }
 
-/* ---- gaps that were explained before the __next__ around them ended ----
+/* ---- gaps that were explained before the __next__ or the call around them ended ----
  *
- * A __next__ of seconds holds several long calls, and gaps are explained SETTLE_NS after their end.  So gaps inside any
- * op are kept for a while, and taken out of the sums again when a __next__ turns out to have been around them. */
+ * A __next__ of seconds holds several long calls, a call that signals interrupt those of their handlers, and gaps are
+ * explained SETTLE_NS after their end.  So gaps are kept for a while, and taken out of the sums again when something
+ * turns out to have been around them. */
 
 static void remember(struct analysis *a, const struct gap *gap, const struct causes *causes)
 {
   struct settled *s = &a->settled;
-  if (gap->depth == 0 || gap->whole)
+  if (gap->whole)
     return;
   if (s->at == NULL)
     s->at = opgap_xcalloc(SETTLED_LIMIT, sizeof *s->at);
   struct settled_gap *place = &s->at[s->next++ % SETTLED_LIMIT];
   place->gap = *gap;
-  place->causes = *causes;
+  place->causes.count = causes->count;
+  memcpy(place->causes.at, causes->at, causes->count * sizeof *causes->at);
 }
 
 static void take_back(const struct analysis *a, struct gap_table *table, const struct settled_gap *settled)
@@ -320,11 +327,23 @@ static void take_back_inside(struct analysis *a, const struct thread *t, uint64_
   }
 }
 
+/* One gap around them takes their place. */
+static void forget_inside(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+{
+  size_t kept = 0;
+  for (size_t i = 0; i < a->pending.count; i++) {
+    const struct gap *gap = &a->pending.at[i];
+    if (gap->gpu || gap->thread != (uint32_t)(t - a->threads) || gap->start < start)
+      a->pending.at[kept++] = *gap;
+  }
+  a->pending.count = kept;
+  take_back_inside(a, t, start, end, false, 0);
+}
+
 /* The gaps inside a __next__ that has just ended. */
 void gaps_next(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name)
 {
   uint32_t thread = (uint32_t)(t - a->threads);
-  size_t kept = a->pending.count;
   bool multi = analysis_name_flags(a, name) & NAME_MULTI;
   uint32_t pipe = mark_pipes(a, t, r->start_ns, r->end_ns);
   struct wait_span span = {0};
@@ -335,21 +354,18 @@ void gaps_next(struct analysis *a, struct thread *t, const struct opgap_record *
   }
   if (!watched(a, t) || !analysis_in_window(a, r->end_ns))
     return;
-  for (size_t i = a->pending.count; i-- > 0;) {
-    struct gap *gap = &a->pending.at[i];
-    if (gap->gpu || gap->thread != thread || gap->start < r->start_ns)
-      continue;
-    gap->data_loading = true;
-    gap->op = name;
-    if (multi) {
-      memmove(gap, gap + 1, (kept - i - 1) * sizeof *gap);
-      kept--;
+  if (!multi) {
+    for (size_t i = 0; i < a->pending.count; i++) {
+      struct gap *gap = &a->pending.at[i];
+      if (gap->gpu || gap->thread != thread || gap->start < r->start_ns)
+        continue;
+      gap->data_loading = true;
+      gap->op = name;
     }
-  }
-  a->pending.count = kept;
-  take_back_inside(a, t, r->start_ns, r->end_ns, !multi, name);
-  if (!multi)
+    take_back_inside(a, t, r->start_ns, r->end_ns, true, name);
     return;
+  }
+  forget_inside(a, t, r->start_ns, r->end_ns);
   if (span.sum < a->options.thread_min_gap_ns)
     return;
   struct gap gap = {.start = span.start,

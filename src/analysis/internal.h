@@ -167,6 +167,7 @@ struct thread {
   VEC(struct thread_hook) hooks;
   uint16_t hook_index[OPGAP_MAX_EVENTS]; /* into hooks, + 1 */
   RING(struct past_call) calls;
+  bool nests; /* some of them lie inside others */
   RING(struct past_op) ops, nexts;
   RING(struct past_sample) samples;
   uint64_t first_poll_ns;      /* 0: never polled.  A DataLoader worker's first one ends its start-up */
@@ -625,8 +626,8 @@ void calls_counter(struct analysis *a, struct thread *t, const struct opgap_reco
 void calls_finish(struct analysis *a);
 
 /* files.c */
-void files_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
-               uint32_t path);
+void files_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r, uint64_t ns,
+               uint32_t path); /* ns: without calls inside it */
 /* A __next__ on the main thread has ended. */
 void files_next(struct analysis *a, const struct thread *t, const struct opgap_record *r);
 enum file_part {
@@ -719,6 +720,8 @@ void roles_finish(struct analysis *a);
 /* timeline.c */
 void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
                    uint64_t object, bool named, uint32_t flags); /* flags: of the name */
+/* Of the call just handed to timeline_call, the time of blocking calls inside it: a signal handler's. */
+uint64_t timeline_inside(const struct analysis *a, struct thread *t, const struct opgap_record *r);
 void timeline_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, bool framework,
                  const struct opgap_record *r);
 /* First entry of a ring that ends after `time`; count when none. */
@@ -735,9 +738,9 @@ void timeline_free(struct thread *t);
 void timeline_free_edges(struct edge_table *table);
 
 /* threads.c: scheduler samples, and what each thread's blocking calls waited for */
-/* flags: of the name of its object, which is `name`. */
+/* ns: its time without calls inside it; flags: of the name of its object, which is `name`. */
 void threads_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
-                  uint32_t name, uint32_t flags);
+                  uint64_t ns, uint32_t name, uint32_t flags);
 void threads_begin(struct analysis *a, struct thread *t, uint64_t at); /* its totals are 0 there */
 void threads_sample(struct analysis *a, unsigned process, const struct opgap_record *r);
 struct thread *threads_of_tid(struct analysis *a, unsigned process, uint64_t tid); /* NULL: unknown */
@@ -773,7 +776,9 @@ void blame_add(struct causes *causes, struct cause_key key, uint64_t ns);
 const char *blame_text(struct analysis *a, const struct cause_row *row, uint32_t own_process);
 
 /* gaps.c */
-void gaps_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
+/* inside_ns: of its time, in blocking calls inside it. */
+void gaps_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
+               uint64_t inside_ns);
 void gaps_next(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name);
 void gaps_push(struct analysis *a, struct gap gap);
 void gaps_settle(struct analysis *a, uint64_t until);

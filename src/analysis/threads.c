@@ -43,9 +43,8 @@ static void add_pipe(struct thread *t, const struct hook *hook, uint64_t ns, uin
 }
 
 void threads_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
-                  uint32_t name, uint32_t flags)
+                  uint64_t ns, uint32_t name, uint32_t flags)
 {
-  uint64_t ns = r->end_ns - r->start_ns;
   if (hook->verb == VERB_POLL && t->first_poll_ns == 0 && !(flags & NAME_SOCKET)) {
     t->first_poll_ns = r->start_ns;
     t->waits_before_poll = t->waits;

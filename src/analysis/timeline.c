@@ -196,6 +196,25 @@ size_t timeline_samples_from(const struct thread *t, uint64_t time)
   return RING_FROM(&t->samples, time);
 }
 
+uint64_t timeline_inside(const struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  uint64_t sum = 0, at = r->end_ns;
+  for (size_t i = t->calls.count; i-- > 0;) {
+    const struct past_call *call = RING_AT(&t->calls, i);
+    if (i == t->calls.count - 1 && call->start == r->start_ns && call->end == r->end_ns)
+      continue; /* itself */
+    if (call->end <= r->start_ns)
+      break;
+    if (call->start < r->start_ns || call->end > at ||
+        !(a->processes[t->process].hooks[call->event].flags & OPGAP_EVENT_BLOCKING))
+      continue;
+    sum += call->end - call->start;
+    at = call->start; /* what lies in this one came before it */
+  }
+  t->nests |= sum > 0;
+  return sum;
+}
+
 #define POLL_TO_READ_NS 1000000000u /* a thread that was woken may have to wait for a CPU */
 
 /* The read that follows a poll on the same thread tells what was polled. */

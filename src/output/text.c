@@ -586,6 +586,20 @@ static void alive(const struct page *p)
   finish_table(p, &table, more, "rows");
 }
 
+/* Settings are in the trace where they are not the default. */
+static const char *why_no_allocations(const struct opgap_summary *s)
+{
+  static const char *const limits[] = {"OPGAP_DELAY", "OPGAP_DURATION", "OPGAP_SCHEDULE", "OPGAP_CONTROL",
+                                       "OPGAP_KEEP"};
+  const char *hooks = info(s, "OPGAP_HOOKS");
+  if (hooks != NULL && strstr(hooks, "all") == NULL) /* "all", or a list with alloc */
+    return "no allocation reached the tracer: alloc is not in OPGAP_HOOKS";
+  for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+    if (info(s, limits[i]) != NULL)
+      return "no allocation was made while it was recorded, or another allocator was loaded before the tracer";
+  return "no allocation reached the tracer: none was made, or another allocator was loaded before it";
+}
+
 static void memory(const struct page *p)
 {
   const struct opgap_sum_memory *m = &p->s->memory;
@@ -602,7 +616,7 @@ static void memory(const struct page *p)
   } else if (m->allocations) {
     say(p, "peak and live bytes are not known without OPGAP_ALLOC=events");
   } else {
-    say(p, "no allocation reached the tracer: alloc is not in OPGAP_HOOKS, or another allocator was loaded before it");
+    say(p, "%s", why_no_allocations(p->s));
   }
   if (m->peak_rss_bytes != OPGAP_UNKNOWN) {
     text_bytes(rss, sizeof rss, m->peak_rss_bytes);

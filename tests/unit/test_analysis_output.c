@@ -609,12 +609,46 @@ START_TEST(test_why_peak_is_unknown)
   for (uint64_t allocations = 0; allocations < 2; allocations++) {
     s->memory.allocations = allocations;
     char *text = print_with(opgap_output_text, s, 0);
-    ck_assert_int_eq(strstr(text, "\n  no allocation reached the tracer: ") != NULL, allocations == 0);
+    ck_assert_int_eq(
+        strstr(text,
+               "\n  no allocation reached the tracer: none was made, or another allocator was loaded before it\n") !=
+            NULL,
+        allocations == 0);
     ck_assert_int_eq(strstr(text, "\n  peak and live bytes are not known without OPGAP_ALLOC=events\n") != NULL,
                      allocations > 0);
     free(text);
   }
   opgap_summary_free(s);
+}
+END_TEST
+
+/* Only what may be the reason is named: the hooks when they are off, the window when there is one. */
+START_TEST(test_why_no_allocation_was_seen)
+{
+  static const struct {
+    const char *key, *value, *said;
+  } cases[] = {
+      {"OPGAP_HOOKS", "io,net", "no allocation reached the tracer: alloc is not in OPGAP_HOOKS"},
+      {"OPGAP_HOOKS", "alloc,io",
+       "no allocation reached the tracer: none was made, or another allocator was loaded before it"},
+      {"OPGAP_DELAY", "2",
+       "no allocation was made while it was recorded, or another allocator was loaded before the tracer"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct opgap_summary *s = awkward_summary();
+    const char *key = cases[i].key, *value = cases[i].value;
+    char line[128];
+    s->memory.peak_bytes = OPGAP_UNKNOWN;
+    s->memory.allocations = 0;
+    s->info_keys = &key;
+    s->info_values = &value;
+    s->info_count = 1;
+    char *text = print_with(opgap_output_text, s, 0);
+    snprintf(line, sizeof line, "\n  %s\n", cases[i].said);
+    ck_assert_ptr_nonnull(strstr(text, line));
+    free(text);
+    opgap_summary_free(s);
+  }
 }
 END_TEST
 
@@ -843,6 +877,7 @@ int main(void)
   tcase_add_test(tests, test_pin_memory_thread);
   tcase_add_test(tests, test_workers_and_epochs);
   tcase_add_test(tests, test_why_peak_is_unknown);
+  tcase_add_test(tests, test_why_no_allocation_was_seen);
   tcase_add_test(tests, test_process_by_part_of_role);
   tcase_add_test(tests, test_steps_outside_of_the_schedule);
   tcase_add_test(tests, test_bounds_are_printed);

@@ -243,6 +243,34 @@ START_TEST(test_barrier_waits_for_the_last)
 }
 END_TEST
 
+/* A read of 600 ms that a signal's handler interrupts with a write of 100 ms, which an inner handler interrupts with
+ * one of 40: one wait, for what is read, in which the thread spends 500 ms for it, and no more than it lives. */
+START_TEST(test_calls_of_a_signal_handler)
+{
+  fake_file_call(p, t, 2, FAKE_WRITE, 230000, 270000, "/d/inner", 10);
+  fake_file_call(p, t, 1, FAKE_WRITE, 200000, 300000, "/d/log", 10);
+  fake_file_call(p, t, 0, FAKE_READ, 100000, 700000, "/d/fifo", 1);
+  fake_call(p, t, 0, FAKE_SLEEP, 700000, 720000, 0, 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->gaps.thread_count, 2);
+  ck_assert_uint_eq(s->gaps.thread_listed, 2);
+  ck_assert_uint_eq(s->gaps.thread_ns, 620 * MS);
+  ck_assert_uint_eq(s->gaps.thread_cause_count, 2);
+  ck_assert_str_eq(s->gaps.thread_by_cause[0].detail, "reading files");
+  ck_assert_uint_eq(s->gaps.thread_by_cause[0].ns, 600 * MS);
+  ck_assert_uint_eq(s->threads[0].file_ns, 600 * MS);
+  ck_assert_uint_eq(s->threads[0].blocked_ns, 620 * MS);
+  ck_assert_uint_eq(s->processes[0].file_ns, 600 * MS);
+  ck_assert_uint_eq(s->processes[0].blocked_ns, 620 * MS);
+  ck_assert_uint_eq(s->file_count, 3);
+  for (size_t i = 0; i < s->file_count; i++)
+    ck_assert_uint_eq(s->files[i].time_ns, strcmp(s->files[i].path, "/d/fifo") == 0  ? 500 * MS
+                                           : strcmp(s->files[i].path, "/d/log") == 0 ? 60 * MS
+                                                                                     : 40 * MS);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* Half of the steps end inside a sleep: behind it the caches are refilled once. */
 START_TEST(test_sleep_over_two_steps)
 {
@@ -1682,6 +1710,7 @@ int main(void)
   tcase_add_test(tests, test_short_sleeps);
   tcase_add_test(tests, test_child_bound_holds_fork_and_copies);
   tcase_add_test(tests, test_sleep_over_two_steps);
+  tcase_add_test(tests, test_calls_of_a_signal_handler);
   tcase_add_test(tests, test_fetch_over_two_steps);
   tcase_add_test(tests, test_write_waits_for_the_reader);
   tcase_add_test(tests, test_write_waits_for_a_program_to_begin);
