@@ -51,7 +51,7 @@ static bool write_runs(void *runs, FILE *file)
 static int baseline(const char *const *paths, size_t count, const char *output)
 {
   char error[1024] = "";
-  struct opgap_runs *runs = opgap_runs_open(paths, count, error, sizeof error);
+  struct opgap_runs *runs = opgap_runs_open(paths, count, 0, error, sizeof error);
   if (runs == NULL)
     return opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
   int code = check(runs);

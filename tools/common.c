@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -116,6 +117,15 @@ bool opgap_parse_number(const char *text, uint64_t *value)
     return false;
   *value = number;
   return true;
+}
+
+int opgap_parse_threads(const char *command, const char *text, unsigned *threads)
+{
+  uint64_t number;
+  if (!opgap_parse_number(text, &number) || number == 0 || number > UINT_MAX)
+    return opgap_usage_error(command, "--threads %s: must be a number of CPUs, at least 1", text);
+  *threads = (unsigned)number;
+  return 0;
 }
 
 bool opgap_parse_time(const char *text, uint64_t *ns)

@@ -535,7 +535,7 @@ static int open_set(struct request *request, const char *argument)
   int code = OPGAP_EXIT_DONE;
   if (count == 0)
     code = opgap_usage_error("diff", "%s: which trace?", argument);
-  else if ((request->runs[i] = opgap_runs_open(paths, count, error, sizeof error)) == NULL)
+  else if ((request->runs[i] = opgap_runs_open(paths, count, 0, error, sizeof error)) == NULL)
     code = opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
   request->sets++;
   free(copy);

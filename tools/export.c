@@ -64,6 +64,7 @@ static void help(void)
       "  --for hta|tensorboard  kineto: who reads it (default: hta); see docs/EXPORT.md\n"
       "  --max-size MB       kineto, chrome: begin a new file above so many megabytes before compression, 0 never\n"
       "                      (default: 400)\n"
+      "  --threads N         CPUs to use (default: all); what is written is the same\n"
       "  --help              this text\n"
       "\n"
       "Exit status: 0 done; 2 wrong usage, unreadable trace, or the file cannot be written (nothing is left under its\n"
@@ -79,6 +80,7 @@ enum {
   OPT_MIN_DURATION,
   OPT_FOR,
   OPT_MAX_SIZE,
+  OPT_THREADS,
 };
 
 static const struct option options[] = {{"to", required_argument, NULL, OPT_TO},
@@ -90,6 +92,7 @@ static const struct option options[] = {{"to", required_argument, NULL, OPT_TO},
                                         {"min-duration", required_argument, NULL, OPT_MIN_DURATION},
                                         {"for", required_argument, NULL, OPT_FOR},
                                         {"max-size", required_argument, NULL, OPT_MAX_SIZE},
+                                        {"threads", required_argument, NULL, OPT_THREADS},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
@@ -142,6 +145,8 @@ static int set_option(void *context, int option, const char *value)
     request->only_json = "--max-size";
     request->max_bytes = number << 20;
     return 0;
+  case OPT_THREADS:
+    return opgap_parse_threads("export", value, &request->analysis.threads);
   default:
     return OPGAP_EXIT_USAGE;
   }
@@ -266,6 +271,7 @@ static int export_trace(struct opgap_trace *trace, struct request *request)
   char error[1024] = "", *path = request->path ? strdup(request->path) : default_path(request);
   struct opgap_progress progress;
   struct opgap_source source = opgap_source_of_trace(trace, request->trace);
+  source.threads = request->analysis.threads;
   if (path == NULL)
     return opgap_fail(OPGAP_EXIT_USAGE, "out of memory");
   watch_signals();

@@ -20,6 +20,7 @@ struct request {
   const char *baseline, *output, *svg;
   enum format format;
   bool all, list;
+  unsigned threads;        /* 0: all CPUs */
   struct opgap_pool *pool; /* of rules and texts from the configuration */
   struct opgap_rule *rules;
   struct opgap_compare_options compare;
@@ -47,6 +48,7 @@ static void help(void)
        "      --format FORMAT      text, json, markdown, junit or github (default: text)\n"
        "  -o, --output FILE        write there instead of standard output\n"
        "      --svg FILE           write the distributions of step times\n"
+       "      --threads N          CPUs to use (default: all); the result is the same\n"
        "      --list-metrics       names, units and defaults\n"
        "      --help               this text\n"
        "\n"
@@ -73,7 +75,17 @@ static int list_metrics(void)
 
 /* ---- options: flags and the configuration file set them by the same names ---- */
 
-enum { OPT_MIN_STEPS = 256, OPT_ALPHA, OPT_OTHER_MACHINE, OPT_OTHER_COMMAND, OPT_ALL, OPT_FORMAT, OPT_SVG, OPT_LIST };
+enum {
+  OPT_MIN_STEPS = 256,
+  OPT_ALPHA,
+  OPT_OTHER_MACHINE,
+  OPT_OTHER_COMMAND,
+  OPT_ALL,
+  OPT_FORMAT,
+  OPT_SVG,
+  OPT_LIST,
+  OPT_THREADS
+};
 
 static const struct option options[] = {{"baseline", required_argument, NULL, 'b'},
                                         {"metric", required_argument, NULL, 'm'},
@@ -87,6 +99,7 @@ static const struct option options[] = {{"baseline", required_argument, NULL, 'b
                                         {"output", required_argument, NULL, 'o'},
                                         {"svg", required_argument, NULL, OPT_SVG},
                                         {"list-metrics", no_argument, NULL, OPT_LIST},
+                                        {"threads", required_argument, NULL, OPT_THREADS},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
 
@@ -158,6 +171,8 @@ static int set_option(struct request *request, int option, const char *value)
   case OPT_ALL:
     request->all = true;
     return OPGAP_EXIT_DONE;
+  case OPT_THREADS:
+    return opgap_parse_threads("gate", value, &request->threads);
   case OPT_LIST:
     request->list = true;
     return OPGAP_EXIT_DONE;
@@ -362,9 +377,10 @@ static const char *update_command(struct request *request, const char *const *pa
 static int gate(struct request *request, const char *const *paths, size_t count)
 {
   char error[1024] = "";
-  struct opgap_runs *before = opgap_runs_open(&request->baseline, 1, error, sizeof error), *now = NULL;
+  struct opgap_runs *before = opgap_runs_open(&request->baseline, 1, request->threads, error, sizeof error),
+                    *now = NULL;
   if (before != NULL)
-    now = opgap_runs_open(paths, count, error, sizeof error);
+    now = opgap_runs_open(paths, count, request->threads, error, sizeof error);
   if (now == NULL) {
     opgap_runs_free(before);
     return opgap_fail(OPGAP_EXIT_USAGE, "%s", error);

@@ -57,6 +57,8 @@ const char *opgap_nearest(const char *word, const char *const *words, size_t cou
 /* Values of options; false: not such a value.  A time has a unit (50us, 1ms, 0.5s) and becomes ns.  Steps are A:B with
  * A <= B, counted from 0. */
 bool opgap_parse_number(const char *text, uint64_t *value);
+/* The value of --threads: 0, or the exit code of a wrong one. */
+int opgap_parse_threads(const char *command, const char *text, unsigned *threads);
 bool opgap_parse_time(const char *text, uint64_t *ns);
 bool opgap_parse_steps(const char *text, uint64_t *first, uint64_t *last);
 

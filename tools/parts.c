@@ -1,15 +1,12 @@
 /* Several traces and summaries as one: read on all CPUs, merged. */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/ahead.h"
 #include "opgap.h"
 #include "parts.h"
 #include "format/recover.h"
-
-#define THREADS_MOST 16u
 
 struct input {
   const char *path;
@@ -19,12 +16,10 @@ struct input {
   char error[1024];
 };
 
-/* Shared by the reading threads: each takes the next input that nobody has taken. */
 struct reading {
   struct opgap_analysis_options options;
   struct input *inputs;
   size_t count;
-  atomic_size_t next; /* relaxed: the inputs are joined by pthread_join */
 };
 
 static void read_trace(struct input *input, const struct opgap_analysis_options *options)
@@ -52,34 +47,22 @@ static void read_summary(struct input *input, const struct opgap_analysis_option
   input->failed = !whole || !opgap_parts_read(&input->parts, input->path, input->error, sizeof input->error);
 }
 
-static void *read_inputs(void *context)
+static void read_input(void *context, size_t i)
 {
   struct reading *r = context;
-  for (;;) {
-    size_t i = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
-    if (i >= r->count)
-      return NULL;
-    struct input *input = &r->inputs[i];
-    if (opgap_parts_is_file(input->path))
-      read_summary(input, &r->options);
-    else
-      read_trace(input, &r->options);
-  }
+  struct input *input = &r->inputs[i];
+  if (opgap_parts_is_file(input->path))
+    read_summary(input, &r->options);
+  else
+    read_trace(input, &r->options);
 }
 
 static void read_all(struct reading *r)
 {
-  pthread_t threads[THREADS_MOST];
-  size_t wanted = r->options.threads != 0 ? r->options.threads : opgap_cpus(), started = 0;
-  wanted = wanted < THREADS_MOST ? wanted : THREADS_MOST;
-  wanted = wanted < r->count ? wanted : r->count;
-  if (wanted > 1)
+  unsigned threads = r->options.threads != 0 ? r->options.threads : opgap_cpus();
+  if (threads > 1 && r->count > 1)
     r->options.threads = 1; /* each */
-  while (started + 1 < wanted && pthread_create(&threads[started], NULL, read_inputs, r) == 0)
-    started++;
-  read_inputs(r);
-  for (size_t i = 0; i < started; i++)
-    pthread_join(threads[i], NULL);
+  ahead_divide(threads, r->count, read_input, r);
 }
 
 bool opgap_read_parts(const char *const *paths, size_t count, const struct opgap_analysis_options *options,

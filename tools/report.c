@@ -150,10 +150,7 @@ static int set_option(void *context, int option, const char *value)
       return opgap_usage_error("report", "--min-thread-gap %s: must be a time such as 50us or 1ms", value);
     return 0;
   case OPT_THREADS:
-    if (!opgap_parse_number(value, &number) || number == 0 || number > UINT_MAX)
-      return opgap_usage_error("report", "--threads %s: must be a number of CPUs, at least 1", value);
-    request->analysis.threads = (unsigned)number;
-    return 0;
+    return opgap_parse_threads("report", value, &request->analysis.threads);
   case OPT_PLOT:
     request->output.plot = true;
     return 0;
@@ -229,6 +226,7 @@ static int print_stacks(struct opgap_trace *trace, const char *path, struct requ
                                                OPGAP_STACKS_MARKDOWN, OPGAP_STACKS_COLLAPSED};
   struct opgap_output_options *output = &request->output;
   struct opgap_source source = opgap_source_of_trace(trace, path);
+  source.threads = request->analysis.threads;
   int32_t process = request->analysis.process ? (int32_t)strtol(request->analysis.process, NULL, 10) : 0;
   struct opgap_stack_table *table = opgap_stack_table_read(&source, request->by, process);
   const char *damage = opgap_trace_damage(trace, 0);

@@ -1,13 +1,12 @@
 /* Drives an analysis: hands each record of the merged streams to the parts, and lets these write the summary. */
+#include "analysis/ahead.h"
 #include "analysis/internal.h"
 #include "analysis/merge.h"
 #include "analysis/ranks.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SETTLE_EVERY_NS 10000000ull
 
@@ -359,23 +358,6 @@ static void settle(struct analysis *a, uint64_t *next)
     gaps_settle(a, a->now - behind);
 }
 
-unsigned opgap_cpus(void)
-{
-  cpu_set_t set;
-  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
-  return count > 1 ? (unsigned)count : 1;
-}
-
-/* A second thread that reads ahead is worth starting. */
-#define SHARED_LEAST_RECORDS 50000u
-
-static unsigned reading_threads(const struct analysis *a)
-{
-  if (a->options.threads != 0)
-    return a->options.threads;
-  return a->total >= SHARED_LEAST_RECORDS && opgap_cpus() > 1 ? 2 : 1;
-}
-
 /* A rank and its DataLoader workers, which have its environment, hand each other things; ranks do not, and an order
  * that is exact to well below SETTLE_NS does for them. */
 static unsigned group_of(const struct analysis *a, unsigned process)
@@ -400,7 +382,7 @@ static void read_records(struct analysis *a)
     threads[input_count++] = t;
     a->ranks_apart = a->ranks_apart || inputs[input_count - 1].group != inputs[0].group;
   }
-  struct merge *merge = merge_begin(a->source, inputs, input_count, reading_threads(a));
+  struct merge *merge = merge_begin(a->source, inputs, input_count, opgap_threads_for(a->options.threads, a->total));
   const struct opgap_record *records;
   uint64_t next_settle = 0, next_progress = 0;
   for (size_t count; (count = merge_next(merge, &input, &records)) > 0; a->done += count) {

@@ -30,7 +30,4 @@ struct opgap_analysis_options {
 struct opgap_summary *opgap_analyse(const struct opgap_source *source, const struct opgap_analysis_options *options,
                                     char *error, size_t size);
 
-/* CPUs that this program may run on. */
-unsigned opgap_cpus(void);
-
 #endif

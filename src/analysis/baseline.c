@@ -408,15 +408,16 @@ static bool is_new(struct opgap_runs *runs, struct opgap_strings *processes, con
   return true;
 }
 
-static bool add_trace(struct opgap_runs *runs, struct opgap_strings *processes, const char *path, char *error,
-                      size_t size)
+static bool add_trace(struct opgap_runs *runs, struct opgap_strings *processes, const char *path, unsigned threads,
+                      char *error, size_t size)
 {
-  const struct opgap_analysis_options options = {0};
+  const struct opgap_analysis_options options = {.threads = threads};
   opgap_trace_recover(path);
   struct opgap_trace *trace = opgap_trace_open(path, error, size);
   if (trace == NULL)
     return false;
   struct opgap_source source = opgap_source_of_trace(trace, path);
+  source.threads = threads;
   struct opgap_summary *summary = opgap_analyse(&source, &options, error, size);
   bool good = summary != NULL && is_new(runs, processes, summary);
   if (summary != NULL && !good)
@@ -443,7 +444,7 @@ static bool is_baseline(const char *path)
   return first == '{' || (length > 5 && strcmp(path + length - 5, ".json") == 0);
 }
 
-struct opgap_runs *opgap_runs_open(const char *const *paths, size_t count, char *error, size_t size)
+struct opgap_runs *opgap_runs_open(const char *const *paths, size_t count, unsigned threads, char *error, size_t size)
 {
   if (count == 1 && is_baseline(paths[0]))
     return opgap_baseline_read(paths[0], error, size);
@@ -454,7 +455,7 @@ struct opgap_runs *opgap_runs_open(const char *const *paths, size_t count, char 
     bool baseline = is_baseline(paths[i]);
     if (baseline)
       snprintf(error, size, "%s: a baseline is one side of its own: give it alone, not among traces", paths[i]);
-    if (baseline || !add_trace(runs, &processes, paths[i], error, size)) {
+    if (baseline || !add_trace(runs, &processes, paths[i], threads, error, size)) {
       opgap_strings_free(&processes);
       opgap_runs_free(runs);
       return NULL;

@@ -138,7 +138,8 @@ bool opgap_baseline_write(const struct opgap_runs *runs, FILE *file);
 struct opgap_runs *opgap_baseline_parse(const char *text, size_t length, const char *path, char *error, size_t size);
 struct opgap_runs *opgap_baseline_read(const char *path, char *error, size_t size);
 
-/* Opens `paths` ("a,b,c": repeats), each a trace or a baseline file, as one set.  NULL with one line in error[size]. */
-struct opgap_runs *opgap_runs_open(const char *const *paths, size_t count, char *error, size_t size);
+/* Opens `paths` ("a,b,c": repeats), each a trace or a baseline file, as one set.  NULL with one line in error[size].
+ * threads: that read a trace; 0: as many as help.  The set is the same. */
+struct opgap_runs *opgap_runs_open(const char *const *paths, size_t count, unsigned threads, char *error, size_t size);
 
 #endif

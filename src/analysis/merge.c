@@ -1,10 +1,9 @@
 #include "analysis/merge.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/ahead.h"
 #include "analysis/pool.h"
 
 /* ---- the order ---- */
@@ -177,8 +176,9 @@ static void replace_first(struct order *o)
 }
 
 /* As merge_next: the records of the first lane up to where another lane's next one is earlier, and of one slice. */
-static size_t next_run(struct order *o, size_t *input, const struct opgap_record **records)
+static size_t next_run(void *context, size_t *input, const struct opgap_record **records)
 {
+  struct order *o = context;
   while (o->count > 0 && (o->taken || o->heap[0]->heap[0]->cursor == NULL))
     replace_first(o);
   if (o->count == 0)
@@ -211,158 +211,30 @@ static void order_close(struct order *o)
   free(o->lanes);
 }
 
-/* ---- the queue ---- */
-
-#define BATCH_RECORDS 1024u
-#define BATCHES 16u
-#define ENOUGH (BATCHES / 2) /* who had to wait goes on at this many: so each sleeps seldom */
-
-struct run {
-  uint32_t input, count;
-};
-
-struct batch {
-  size_t record_count, run_count; /* 0: the end */
-  struct run runs[BATCH_RECORDS];
-  struct opgap_record records[BATCH_RECORDS];
-};
+/* ---- both ---- */
 
 struct merge {
   struct order order; /* of the reading thread, if there is one */
-  bool threaded;
-  pthread_t reader;
-  struct batch *batches; /* [BATCHES], a ring; those from `taken` to `filled` are the user's */
-  pthread_mutex_t lock;  /* filled, taken, ended */
-  pthread_cond_t more, room;
-  size_t filled, taken;
-  bool ended;
-  const struct batch *current; /* NULL: none */
-  size_t next_run, next_record;
+  struct ahead *ahead;
 };
-
-static struct batch *claim_batch(struct merge *m)
-{
-  pthread_mutex_lock(&m->lock);
-  if (m->filled - m->taken == BATCHES)
-    while (m->filled - m->taken > ENOUGH)
-      pthread_cond_wait(&m->room, &m->lock);
-  struct batch *batch = &m->batches[m->filled % BATCHES];
-  pthread_mutex_unlock(&m->lock);
-  return batch;
-}
-
-static void publish_batch(struct merge *m, bool last)
-{
-  pthread_mutex_lock(&m->lock);
-  m->filled++;
-  m->ended = last;
-  if (last || m->filled - m->taken >= ENOUGH)
-    pthread_cond_signal(&m->more);
-  pthread_mutex_unlock(&m->lock);
-}
-
-static const struct batch *take_batch(struct merge *m)
-{
-  pthread_mutex_lock(&m->lock);
-  m->taken += m->current != NULL; /* it is done */
-  if (m->filled - m->taken == ENOUGH)
-    pthread_cond_signal(&m->room);
-  if (m->filled == m->taken)
-    while (!m->ended && m->filled - m->taken < ENOUGH)
-      pthread_cond_wait(&m->more, &m->lock);
-  const struct batch *batch = &m->batches[m->taken % BATCHES];
-  pthread_mutex_unlock(&m->lock);
-  return batch;
-}
-
-/* Appends records of one input. */
-static void append(struct batch *batch, size_t input, const struct opgap_record *records, size_t count)
-{
-  struct opgap_record *to = &batch->records[batch->record_count];
-  if (count == 1) /* half of the runs of threads that run at the same time: no call */
-    *to = *records;
-  else
-    memcpy(to, records, count * sizeof *records);
-  batch->record_count += count;
-  if (batch->run_count == 0 || batch->runs[batch->run_count - 1].input != input)
-    batch->runs[batch->run_count++] = (struct run){.input = (uint32_t)input};
-  batch->runs[batch->run_count - 1].count += (uint32_t)count;
-}
-
-static void *read_ahead(void *context)
-{
-  struct merge *m = context;
-  const struct opgap_record *records = NULL;
-  size_t input = 0, left = 0;
-  bool last = false;
-  while (!last) {
-    struct batch *batch = claim_batch(m);
-    batch->record_count = batch->run_count = 0;
-    while (batch->record_count < BATCH_RECORDS) {
-      if (left == 0 && (left = next_run(&m->order, &input, &records)) == 0)
-        break;
-      size_t room = BATCH_RECORDS - batch->record_count, count = left < room ? left : room;
-      append(batch, input, records, count);
-      records += count;
-      left -= count;
-    }
-    last = batch->record_count == 0;
-    publish_batch(m, last);
-  }
-  return NULL;
-}
-
-/* Signals are for the thread that the program knows. */
-static bool start_reader(struct merge *m)
-{
-  sigset_t all, before;
-  m->batches = opgap_xcalloc(BATCHES, sizeof *m->batches);
-  pthread_mutex_init(&m->lock, NULL);
-  pthread_cond_init(&m->more, NULL);
-  pthread_cond_init(&m->room, NULL);
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool started = pthread_create(&m->reader, NULL, read_ahead, m) == 0;
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return started;
-}
 
 struct merge *merge_begin(const struct opgap_source *source, const struct merge_input *inputs, size_t count,
                           unsigned threads)
 {
   struct merge *m = opgap_xcalloc(1, sizeof *m);
   order_open(&m->order, source, inputs, count);
-  m->threaded = threads > 1 && start_reader(m);
+  m->ahead = ahead_begin(next_run, &m->order, threads);
   return m;
 }
 
 size_t merge_next(struct merge *m, size_t *input, const struct opgap_record **records)
 {
-  if (!m->threaded)
-    return next_run(&m->order, input, records);
-  if (m->current == NULL || m->next_run == m->current->run_count) {
-    m->current = take_batch(m);
-    m->next_run = m->next_record = 0;
-    if (m->current->run_count == 0)
-      return 0;
-  }
-  const struct run *run = &m->current->runs[m->next_run++];
-  *input = run->input;
-  *records = &m->current->records[m->next_record];
-  m->next_record += run->count;
-  return run->count;
+  return ahead_next(m->ahead, input, records);
 }
 
 void merge_end(struct merge *m)
 {
-  if (m->threaded)
-    pthread_join(m->reader, NULL);
-  if (m->batches != NULL) {
-    pthread_cond_destroy(&m->room);
-    pthread_cond_destroy(&m->more);
-    pthread_mutex_destroy(&m->lock);
-    free(m->batches);
-  }
+  ahead_end(m->ahead);
   order_close(&m->order);
   free(m);
 }

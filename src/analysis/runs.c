@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/ahead.h"
 #include "analysis/baseline.h"
 #include "analysis/gpu_calls.h"
 #include "analysis/internal.h"
@@ -403,6 +404,13 @@ static struct opgap_row *outside_row(struct reading *g)
   return row_by_name(g, ROW_OUTSIDE, "outside ops", 11);
 }
 
+static void begin_stream(struct reading *g, const struct opgap_stream_info *stream, int32_t pid)
+{
+  g->tid = (uint32_t)stream->tid;
+  g->pthread = 0;
+  g->main_thread = stream->kind == OPGAP_STREAM_THREAD && stream->tid == pid;
+}
+
 /* What is in no op. */
 static void end_stream(struct reading *g)
 {
@@ -422,20 +430,22 @@ static void read_streams(struct reading *g)
       g->verbs[id] = (uint8_t)hooks_verb(event);
   }
   g->calls = gpu_calls_read(g->source, g->process, g->starts[0], g->ends[g->run->steps - 1]);
-  for (unsigned s = 0; s < info->stream_count; s++) {
-    void *cursor = g->source->cursor_open(g->source->context, g->process, s);
-    const struct opgap_record *records;
-    size_t left;
-    g->tid = (uint32_t)info->streams[s].tid;
-    g->pthread = 0;
-    g->main_thread = info->streams[s].kind == OPGAP_STREAM_THREAD && info->streams[s].tid == info->pid;
-    while (cursor != NULL && (left = g->source->cursor_batch(cursor, &records)) > 0)
-      for (size_t i = 0; i < left; i++)
-        add_record(g, &records[i]);
-    if (cursor != NULL)
-      g->source->cursor_close(cursor);
-    end_stream(g);
+  struct ahead_streams *streams = ahead_streams_begin(g->source, g->process);
+  const struct opgap_record *records;
+  size_t now = 0, stream;
+  bool begun = false; /* streams without records are ended all the same */
+  for (size_t count; (count = ahead_streams_next(streams, &stream, &records)) > 0; begun = true) {
+    if (!begun || stream != now) {
+      for (; now < stream; now++)
+        end_stream(g);
+      begin_stream(g, &info->streams[stream], info->pid);
+    }
+    for (size_t i = 0; i < count; i++)
+      add_record(g, &records[i]);
   }
+  for (; now < info->stream_count; now++)
+    end_stream(g);
+  ahead_streams_end(streams);
   for (size_t i = 0; i < gpu_calls_count(g->calls); i++)
     if (!gpu_calls_at(g->calls, i)->taken)
       count_gpu_call(g, gpu_calls_at(g->calls, i), outside_row(g));

@@ -13,6 +13,7 @@ struct opgap_source {
   void *context;
   const char *path;
   unsigned process_count;
+  unsigned threads; /* that may read it for exports, tables of stacks and the gate; 0: as many as help */
   const struct opgap_process_info *(*process)(void *context, unsigned process);
   const struct opgap_event *(*event)(void *context, unsigned process, unsigned event);
   const char *(*name)(void *context, unsigned process, uint64_t name_id, size_t *length); /* length: may be NULL */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/ahead.h"
 #include "analysis/demangle.h"
 #include "analysis/ordered.h"
 #include "analysis/pool.h"
@@ -36,9 +37,11 @@ struct process {
   struct opgap_map callers; /* (thread as CUPTI names it, 0) -> stream + 1 */
 };
 
+/* What a reading thread works on. */
 struct stream {
   unsigned process, index;
   bool thread;
+  VEC(struct opgap_record) noted; /* in the first reading */
   struct ordered_stream ordered;
   struct opgap_record next;
   uint64_t key; /* latest start so far, as damage may bring times out of order */
@@ -52,13 +55,17 @@ struct opgap_spans {
   struct opgap_strings strings;
   struct process *processes;
   struct stream *streams;
-  struct stream **heap; /* by key */
+  struct stream **heap; /* by key; the reading thread's, if there is one */
   size_t heap_count, stream_count;
+  struct opgap_record record; /* likewise */
+  struct ahead *ahead;
+  const struct opgap_record *records; /* of from_stream, to be given out */
+  size_t left, from_stream;
+  uint64_t done;
   VEC(struct opgap_gpu_device) devices;
   struct opgap_map kernels, copies; /* name of a symbol, kinds of a copy -> name + 1 */
   opgap_demangler demangler;
   uint64_t total;
-  struct opgap_record record;
   struct opgap_span span;
 };
 
@@ -237,11 +244,6 @@ static uint32_t span_name(struct opgap_spans *s, unsigned process, const struct 
 
 /* ---- the first reading ---- */
 
-struct scan {
-  struct opgap_spans *spans;
-  const struct stream *stream;
-};
-
 static void add_device(struct opgap_spans *s, unsigned process, const struct opgap_record *r)
 {
   for (size_t i = 0; i < s->devices.count; i++)
@@ -258,14 +260,33 @@ static void add_device(struct opgap_spans *s, unsigned process, const struct opg
                                 .max_threads_sm = r->field[5]};
 }
 
-static void scan_record(void *context, const struct opgap_record *r)
+static void note_record(void *context, const struct opgap_record *r)
 {
-  struct scan *scan = context;
-  struct process *p = &scan->spans->processes[scan->stream->process];
-  if (r->event == OPGAP_EV_THREAD_START)
-    *opgap_map_put(&p->callers, (uint32_t)r->field[0], 0) = scan->stream->index + 1;
-  else if (r->event == OPGAP_EV_GPU_DEVICE)
-    add_device(scan->spans, scan->stream->process, r);
+  struct stream *st = context;
+  if (r->event == OPGAP_EV_THREAD_START || r->event == OPGAP_EV_GPU_DEVICE)
+    *VEC_PUSH(&st->noted) = *r;
+}
+
+static void scan_stream(void *context, size_t i)
+{
+  struct opgap_spans *s = context;
+  struct stream *st = &s->streams[i];
+  ordered_scan(&st->ordered, &s->source, st->process, st->index,
+               s->processes[st->process].info->streams[st->index].kind == OPGAP_STREAM_GPU, note_record, st);
+}
+
+static void take_noted(struct opgap_spans *s, struct stream *st)
+{
+  struct process *p = &s->processes[st->process];
+  for (size_t i = 0; i < st->noted.count; i++) {
+    const struct opgap_record *r = &st->noted.at[i];
+    if (r->event == OPGAP_EV_THREAD_START)
+      *opgap_map_put(&p->callers, (uint32_t)r->field[0], 0) = st->index + 1;
+    else
+      add_device(s, st->process, r);
+  }
+  s->done += st->ordered.records_read;
+  VEC_FREE(&st->noted);
 }
 
 /* ---- merging ---- */
@@ -296,17 +317,21 @@ static void sift(struct opgap_spans *s, size_t i)
   s->heap[i] = moved;
 }
 
-static const struct opgap_record *next_record(struct opgap_spans *s, struct stream **from)
+/* For ahead.h; the input is the index of the stream. */
+static size_t next_record(void *context, size_t *input, const struct opgap_record **records)
 {
+  struct opgap_spans *s = context;
   if (s->heap_count == 0)
-    return NULL;
-  struct stream *first = *from = s->heap[0];
+    return 0;
+  struct stream *first = s->heap[0];
   s->record = first->next;
+  *input = (size_t)(first - s->streams);
+  *records = &s->record;
   if (!advance(first))
     s->heap[0] = s->heap[--s->heap_count];
   if (s->heap_count > 0)
     sift(s, 0);
-  return &s->record;
+  return 1;
 }
 
 /* ---- spans ---- */
@@ -371,16 +396,19 @@ static bool kept(const struct opgap_spans *s, const struct shape *shape, const s
 
 const struct opgap_span *opgap_spans_next(struct opgap_spans *s)
 {
-  struct stream *from;
-  const struct opgap_record *r;
-  while ((r = next_record(s, &from)) != NULL) {
+  for (;;) {
+    if (s->left == 0 && (s->left = ahead_next(s->ahead, &s->from_stream, &s->records)) == 0)
+      return NULL;
+    const struct opgap_record *r = s->records++;
+    const struct stream *from = &s->streams[s->from_stream];
     const struct shape *shape = &s->processes[from->process].shapes[r->event];
+    s->left--;
+    s->done++;
     if (shape->event == NULL || !kept(s, shape, r))
       continue;
     fill(s, from, shape, r);
     return &s->span;
   }
-  return NULL;
 }
 
 /* ---- life ---- */
@@ -412,30 +440,34 @@ static void open_streams(struct opgap_spans *s)
   for (unsigned i = 0; i < s->source.process_count; i++)
     for (unsigned k = 0; s->processes[i].row != NULL && k < s->processes[i].info->stream_count; k++) {
       struct stream *st = &s->streams[count++];
-      struct scan scan = {s, st};
       st->process = i;
       st->index = k;
       st->thread = s->processes[i].info->streams[k].kind == OPGAP_STREAM_THREAD;
-      ordered_scan(&st->ordered, &s->source, i, k, s->processes[i].info->streams[k].kind == OPGAP_STREAM_GPU,
-                   scan_record, &scan);
     }
+  ahead_divide(opgap_threads_for(s->source.threads, s->total / 2), s->stream_count, scan_stream, s);
+  for (size_t i = 0; i < s->stream_count; i++)
+    take_noted(s, &s->streams[i]);
   opgap_spans_select(s, OPGAP_ALL, OPGAP_ALL);
 }
 
 void opgap_spans_select(struct opgap_spans *s, uint32_t process, uint32_t stream)
 {
-  s->heap_count = 0;
+  uint64_t records = 0;
+  ahead_end(s->ahead);
+  s->heap_count = s->left = 0;
   for (size_t i = 0; i < s->stream_count; i++) {
     struct stream *st = &s->streams[i];
     if ((process != OPGAP_ALL && st->process != process) || (stream != OPGAP_ALL && st->index != stream))
       continue;
     st->key = 0;
+    records += s->processes[st->process].info->streams[st->index].records;
     ordered_begin(&st->ordered, st->process, st->index);
     if (advance(st))
       s->heap[s->heap_count++] = st;
   }
   for (size_t i = s->heap_count / 2; i-- > 0;)
     sift(s, i);
+  s->ahead = ahead_begin(next_record, s, opgap_threads_for(s->source.threads, records));
 }
 
 static void set_window(struct opgap_spans *s, const struct opgap_spans_filter *filter)
@@ -475,6 +507,7 @@ void opgap_spans_close(struct opgap_spans *s)
 {
   if (s == NULL)
     return;
+  ahead_end(s->ahead);
   for (size_t i = 0; i < s->stream_count; i++)
     ordered_free(&s->streams[i].ordered);
   for (unsigned i = 0; i < s->source.process_count; i++) {
@@ -496,10 +529,8 @@ void opgap_spans_close(struct opgap_spans *s)
 
 void opgap_spans_progress(const struct opgap_spans *s, uint64_t *done, uint64_t *total)
 {
-  *done = 0;
+  *done = s->done;
   *total = s->total;
-  for (size_t i = 0; i < s->stream_count; i++)
-    *done += s->streams[i].ordered.records_read;
 }
 
 void opgap_spans_window(const struct opgap_spans *s, uint64_t *from_ns, uint64_t *to_ns)

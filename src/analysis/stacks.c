@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/ahead.h"
 #include "analysis/symbols.h"
 
 #define INLINED 16u  /* functions at one address */
@@ -139,12 +140,16 @@ static void add_stack(struct reading *r, struct levels *levels, const struct opg
   stack->bytes += record->field[2];
 }
 
-static void read_stream(struct reading *r, unsigned stream)
+static void read_streams(struct reading *r)
 {
-  void *cursor = r->source->cursor_open(r->source->context, r->process, stream);
+  struct ahead_streams *streams = ahead_streams_begin(r->source, r->process);
   struct levels *levels = opgap_xcalloc(1, sizeof *levels);
   const struct opgap_record *records;
-  for (size_t n; cursor != NULL && (n = r->source->cursor_batch(cursor, &records)) > 0;)
+  size_t now = SIZE_MAX, stream;
+  for (size_t n; (n = ahead_streams_next(streams, &stream, &records)) > 0;) {
+    if (stream != now)
+      *levels = (struct levels){0};
+    now = stream;
     for (size_t i = 0; i < n; i++) {
       if (records[i].event == OPGAP_EV_STACK)
         add_stack(r, levels, &records[i]);
@@ -153,8 +158,8 @@ static void read_stream(struct reading *r, unsigned stream)
       else if (records[i].event == OPGAP_EV_OP || records[i].event == OPGAP_EV_RANGE)
         end_op(levels, records[i].depth);
     }
-  if (cursor != NULL)
-    r->source->cursor_close(cursor);
+  }
+  ahead_streams_end(streams);
   free(levels);
 }
 
@@ -386,12 +391,10 @@ static void add_rows(struct reading *r, const struct seen_stack *stack, struct f
 /* The modules and stacks of the process. */
 static void read_records(struct reading *r)
 {
-  const struct opgap_process_info *info = r->source->process(r->source->context, r->process);
   r->modules.v.count = r->stacks.count = r->places.count = 0;
   opgap_map_clear(&r->stack_index);
   opgap_map_clear(&r->place_index);
-  for (unsigned stream = 0; stream < info->stream_count; stream++)
-    read_stream(r, stream);
+  read_streams(r);
 }
 
 static uint64_t told(const struct reading *r, const char *key)

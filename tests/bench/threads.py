@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What `opgap report` says does not depend on how many threads read: the same bytes and the same exit status with one,
-two and four, for whole traces of one process and of several ranks, damaged ones, and ones whose records cannot be
-decoded though the checksums hold."""
+"""What `opgap` says and writes does not depend on how many threads read: the same bytes and the same exit status with
+one, two and four, for whole traces of one process and of several ranks, damaged ones, and ones whose records cannot be
+decoded though the checksums hold.  Reports and one export of all of them, every export of three, the gate's second
+reading of those with steps, and tables of stacks."""
 import json
 import os
 import random
@@ -80,8 +81,8 @@ def generated(build, folder, mix):
 
 def recorded(build, folder):
     trace = os.path.join(folder, "recorded.opgap")
-    subprocess.run([os.path.join(build, "opgap"), "record", "--out", trace, "--", sys.executable, "-c", PROGRAM],
-                   check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([os.path.join(build, "opgap"), "record", "--out", trace, "--stacks", "native", "--",
+                    sys.executable, "-c", PROGRAM], check=True, stderr=subprocess.DEVNULL)
     yield trace, 0
 
 
@@ -124,14 +125,29 @@ def recorded_ranks(build, folder):
     yield trace, 0
 
 
-def report(build, threads, options, trace):
+def output(build, threads, what, options, trace):
     """Exit status and output; a reader that waits for one that has ended would wait for ever."""
-    command = [os.path.join(build, "opgap"), "report", "--threads", threads, *options, trace]
+    command = [os.path.join(build, "opgap"), what, "--threads", threads, *options, trace]
     try:
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         sys.exit("%s: not over after %d s" % (" ".join(command), PATIENCE))
     return result.returncode, result.stdout, result.stderr
+
+
+def commands(trace):
+    """What is run on a trace; the first is the report as JSON."""
+    name = os.path.basename(trace)
+    yield "report", ["--format", "json"]
+    yield "report", ["--steps", "2:5"]
+    whole = name in ("ops-ranks.opgap", "recorded.opgap", "ranks.opgap")
+    for export in ["csv", "perfetto", "chrome", "speedscope", "collapsed"][:None if whole else 1]:
+        yield "export", ["--to", export, "-o", "-"]
+    if name in ("ops-ranks.opgap", "ops.opgap", "alloc.opgap") or "undecodable" in name:
+        yield "gate", ["--all", "--format", "json", "--baseline", trace]
+    if name == "recorded.opgap":
+        for by in "function", "stack":
+            yield "report", ["--format", "json", "--by", by]
 
 
 def main():
@@ -141,18 +157,21 @@ def main():
         traces = [*generated(build, folder, "ops"), *generated(build, folder, "alloc"), *recorded(build, folder),
                   *recorded_ranks(build, folder)]
         for trace, status in traces:
-            for options in (["--format", "json"], ["--steps", "2:5"]):
-                said = [report(build, threads, options, trace) for threads in ("1", "2", "4")]
+            for number, (what, options) in enumerate(commands(trace)):
+                said = [output(build, threads, what, options, trace) for threads in ("1", "2", "4")]
                 count += 1
                 if said[1:] != said[:1] * 2:
-                    failures.append("%s %s: two or four threads say something else than one" % (trace, " ".join(options)))
-                if options[0] == "--format":
+                    failures.append("%s %s %s: two or four threads say something else than one" %
+                                    (what, " ".join(options), trace))
+                if not said[0][1] and options[0] != "--steps":
+                    failures.append("%s %s %s: no output" % (what, " ".join(options), trace))
+                if number == 0:
                     undecoded = json.loads(said[0][1])["trace"]["invalid_records"] > 0
                     wanted = status if status is not None else 4 if undecoded else 0
                     if said[0][0] != wanted:
                         failures.append("%s: exit status %d, expected %d" % (trace, said[0][0], wanted))
                     invalid += undecoded
-    print("%d reports, %d traces with records that cannot be decoded" % (count, invalid))
+    print("%d outputs, %d traces with records that cannot be decoded" % (count, invalid))
     if invalid == 0:
         failures.append("no trace had records that cannot be decoded: the test is void")
     print("\n".join(failures))
