@@ -22,6 +22,7 @@ struct step_classes {
   uint64_t ns[OPGAP_CLASS_COUNT];
   uint64_t wait_ns[OPGAP_CAUSE_COUNT]; /* parts of ns[OPGAP_CLASS_OTHER] */
   uint64_t all_wait_ns[OPGAP_CAUSE_COUNT];
+  uint64_t exposed_collective_ns, collective_ns;
   uint64_t copy_calls_ns; /* part of ns[OPGAP_CLASS_RUNTIME]: in calls that copy */
   struct around around;
   struct off_cpu off;
@@ -52,7 +53,8 @@ struct step_reader {
 struct breakdown_process {
   struct intervals class_[OPGAP_CLASS_OTHER];
   struct intervals copy_calls;
-  VEC(struct wait) waits; /* by start; those before first_wait were dropped */
+  struct intervals collectives; /* on a GPU; class_[OPGAP_CLASS_KERNEL]: all other kernels */
+  VEC(struct wait) waits;       /* by start; those before first_wait were dropped */
   size_t first_wait;
   enum step_source source;
   struct step_sums steps; /* one a step of the source */
@@ -174,7 +176,10 @@ void breakdown_cuda_call(struct analysis *a, unsigned process, uint32_t name, ui
 
 void breakdown_gpu(struct analysis *a, unsigned process, enum opgap_class class_, uint64_t start, uint64_t end)
 {
-  add(a, process, class_, start, end);
+  if (class_ == OPGAP_CLASS_COMMUNICATION)
+    append(a, process, &process_of(a, process)->collectives, start, end);
+  else
+    add(a, process, class_, start, end);
 }
 
 static void drop_waits(struct breakdown_process *b, size_t count)
@@ -402,22 +407,29 @@ static void sum_step(struct analysis *a, unsigned process, uint64_t start, uint6
   unsigned main_thread = a->processes[process].main_thread;
   uint64_t outside_gpu[OPGAP_CAUSE_COUNT] = {0}; /* outside of all classes before CPU_EXEC */
   struct step_classes sums = {0}, *step = &sums;
-  struct intervals cover = {0};
+  struct intervals cover = {0}, collectives = {0};
   uint64_t covered = 0;
   waits_outside(b, &cover, start, end, step->all_wait_ns);
   if (main_thread != UINT32_MAX)
     step->sampled = threads_off_cpu(a, &a->threads[main_thread], start, end, &step->off);
+  step->collective_ns = unite(&collectives, &b->collectives, start, end);
   for (int c = 0; c < OPGAP_CLASS_OTHER; c++) {
     if (c == OPGAP_CLASS_RUNTIME)
       step->copy_calls_ns = length_outside(&b->copy_calls, &cover, start, end);
     if (c == OPGAP_CLASS_CPU_EXEC)
       waits_outside(b, &cover, start, end, outside_gpu);
     uint64_t now = unite(&cover, &b->class_[c], start, end);
+    if (c == OPGAP_CLASS_KERNEL) { /* a collective is a kernel to TensorBoard's classes */
+      uint64_t others = now;
+      now = unite(&cover, &b->collectives, start, end);
+      step->exposed_collective_ns = now - others;
+    }
     step->ns[c] = now - covered;
     covered = now;
     intervals_drop_before(&b->class_[c], start);
   }
   intervals_drop_before(&b->copy_calls, start);
+  intervals_drop_before(&b->collectives, start);
   step->ns[OPGAP_CLASS_OTHER] = end - start - covered;
   waits_outside(b, &cover, start, end, step->wait_ns);
   sum_behind(b, start, end, &step->around);
@@ -426,6 +438,7 @@ static void sum_step(struct analysis *a, unsigned process, uint64_t start, uint6
   put_step(&b->steps, step);
   forget_waits(b, end);
   VEC_FREE(&cover.v);
+  VEC_FREE(&collectives.v);
 }
 
 static void sum_steps(struct analysis *a, unsigned process, uint64_t until)
@@ -491,6 +504,8 @@ static void add_step(struct step_classes *sum, const struct step_classes *step)
     sum->around.refill_ns[c] += step->around.refill_ns[c];
     sum->around.tail_ns[c] += step->around.tail_ns[c];
   }
+  sum->exposed_collective_ns += step->exposed_collective_ns;
+  sum->collective_ns += step->collective_ns;
   sum->copy_calls_ns += step->copy_calls_ns;
   sum->sampled |= step->sampled;
   sum->off.queue += step->off.queue;
@@ -557,6 +572,8 @@ void breakdown_sums(struct analysis *a, unsigned process, size_t skip, struct op
     sum->other_wait_ns[c] += all.wait_ns[c];
     sum->wait_ns[c] += all.all_wait_ns[c];
   }
+  sum->exposed_collective_ns += all.exposed_collective_ns;
+  sum->collective_ns += all.collective_ns;
   sum->copy_calls_ns += all.copy_calls_ns;
   sum->sampled = sum->sampled || all.sampled;
   sum->queue_ns += all.off.queue;
@@ -590,6 +607,7 @@ void breakdown_close(struct analysis *a)
     for (int c = 0; c < OPGAP_CLASS_OTHER; c++)
       VEC_FREE(&b->class_[c].v);
     VEC_FREE(&b->copy_calls.v);
+    VEC_FREE(&b->collectives.v);
     VEC_FREE(&b->waits);
     VEC_FREE(&b->steps.bytes);
   }

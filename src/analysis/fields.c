@@ -263,6 +263,7 @@ static const struct field launches_fields[] = {
     PLAIN(U64, SUM, opgap_sum_launches, short_kernels), PLAIN(U64, SUM, opgap_sum_launches, call_ns),
     PLAIN(U64, SUM, opgap_sum_launches, queue_ns),      PLAIN(U64, SUM, opgap_sum_launches, slow_calls),
     PLAIN(U64, SUM, opgap_sum_launches, slow_starts),   PLAIN(U64, MAX, opgap_sum_launches, queue_max_ns),
+    PLAIN(U64, SUM, opgap_sum_launches, unlaunched),    PLAIN(U64, SUM, opgap_sum_launches, unlaunched_ns),
 };
 TABLE(launches, struct opgap_sum_launches);
 
@@ -362,6 +363,8 @@ static const struct field breakdown_fields[] = {
     PLAIN(U64, FIRST, opgap_sum_breakdown, outside_ns),
     PLAIN(U64, FIRST, opgap_sum_breakdown, fault_ns),
     PLAIN(U64, FIRST, opgap_sum_breakdown, copy_calls_ns),
+    PLAIN(U64, FIRST, opgap_sum_breakdown, exposed_collective_ns),
+    PLAIN(U64, FIRST, opgap_sum_breakdown, collective_ns),
     PLAIN(BOOL, FIRST, opgap_sum_breakdown, sampled),
 };
 TABLE(breakdown, struct opgap_sum_breakdown);

@@ -95,6 +95,7 @@ struct gpu_state {
   struct opgap_map demangled; /* gid of a kernel's symbol -> gid of its name + 1 */
   opgap_demangler demangler;
   uint64_t lost, invalid;
+  uint64_t unlaunched, unlaunched_ns; /* kernels in the window without a launch */
 };
 
 void gpu_open(struct analysis *a)
@@ -437,6 +438,16 @@ static uint64_t beyond(uint64_t *last_end, uint64_t start, uint64_t end)
   return end > from ? end - from : 0;
 }
 
+static void count_unlaunched(struct analysis *a, const struct activity *activity)
+{
+  uint32_t serial;
+  const struct launch *l = launch_find(a->gpu, activity->process, activity->correlation, &serial);
+  if (l != NULL && l->start != 0)
+    return;
+  a->gpu->unlaunched++;
+  a->gpu->unlaunched_ns += activity->end - activity->start;
+}
+
 static void run_activity(struct analysis *a, struct device *d, const struct activity *activity)
 {
   bool counted = analysis_in_window(a, activity->end);
@@ -446,9 +457,7 @@ static void run_activity(struct analysis *a, struct device *d, const struct acti
     if (off_ns == 0)
       add_gap(a, d, activity);
   }
-  breakdown_gpu(a, activity->process,
-                activity->class_ == OPGAP_CLASS_COMMUNICATION ? OPGAP_CLASS_KERNEL : (enum opgap_class)activity->class_,
-                activity->start, activity->end);
+  breakdown_gpu(a, activity->process, (enum opgap_class)activity->class_, activity->start, activity->end);
   if (activity->end >= d->busy_end)
     d->latest = *activity;
   uint64_t busy = beyond(&d->busy_end, activity->start, activity->end);
@@ -465,6 +474,8 @@ static void run_activity(struct analysis *a, struct device *d, const struct acti
   gpu_tables_busy(a->gpu->tables, (size_t)(d - a->gpu->devices.at), activity->end - busy, activity->end);
   d->class_ns[activity->class_] += own;
   d->class_count[activity->class_]++;
+  if (activity->class_ == OPGAP_CLASS_KERNEL || activity->class_ == OPGAP_CLASS_COMMUNICATION)
+    count_unlaunched(a, activity);
   if (activity->class_ == OPGAP_CLASS_COMMUNICATION)
     ranks_collective(a, activity->process, activity->name, true, activity->start, activity->end);
   if (activity->class_ == OPGAP_CLASS_COMMUNICATION)
@@ -828,6 +839,8 @@ void gpu_finish(struct analysis *a)
     s->gaps.other_wait_ns += d->other_wait;
   }
   finish_tables(a);
+  s->gpu_tables.launches.unlaunched = a->gpu->unlaunched;
+  s->gpu_tables.launches.unlaunched_ns = a->gpu->unlaunched_ns;
   s->lost_records += a->gpu->lost;
   s->invalid_records += a->gpu->invalid;
 }

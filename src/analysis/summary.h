@@ -328,6 +328,8 @@ struct opgap_sum_breakdown {
   /* Of the main thread's time outside hooked blocking calls, from samples: runnable without a CPU, throttled, off the
    * CPU for an unknown reason. */
   bool sampled;
+  /* Collectives on the GPU: of class_ns[OPGAP_CLASS_KERNEL] what no other kernel ran beside, and all. */
+  uint64_t exposed_collective_ns, collective_ns;
   uint64_t copy_calls_ns; /* of class_ns[OPGAP_CLASS_RUNTIME], in calls that copy */
   uint64_t queue_ns, throttled_ns, outside_ns;
   uint64_t fault_ns; /* of outside_ns, at most: in page faults that read from a disk */
@@ -397,6 +399,7 @@ struct opgap_sum_launches {
   uint64_t calls, kernels, short_kernels;   /* short: shorter than the call that launched it */
   uint64_t call_ns, queue_ns, queue_max_ns; /* queue: from the call's end to the first start */
   uint64_t slow_calls, slow_starts;         /* HTA's outliers: calls above 50 us, queues above 100 us */
+  uint64_t unlaunched, unlaunched_ns;       /* kernels whose call was not recorded: they have no op and no place */
 };
 #define OPGAP_GPU_CHUNKS 30u
 struct opgap_sum_gpu_use {

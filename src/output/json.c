@@ -245,6 +245,7 @@ static json_t *memory_json(const struct opgap_summary *s)
     json_array_append_new(failures, failure_json(&m->failures[i]));
   PUT(j, "peaks", peaks);
   PUT(j, "alive_at_peak", lived);
+  PUT(j, "leak_least_bytes", json_real(OPGAP_LEAK_LEAST));
   PUT(j, "failures", failures);
   PUT(j, "samples", courses);
   return j;
@@ -421,7 +422,7 @@ static void put_waits(json_t *j, const struct opgap_sum_breakdown *b)
 
 static json_t *breakdown_json(const struct opgap_sum_breakdown *b)
 {
-  json_t *j = json_object(), *course = json_object(), *off_cpu = json_object();
+  json_t *j = json_object(), *course = json_object(), *off_cpu = json_object(), *collectives = json_object();
   PUT(off_cpu, "run_queue_ns", b->sampled ? number(b->queue_ns) : json_null());
   PUT(off_cpu, "throttled_ns", b->sampled ? number(b->throttled_ns) : json_null());
   PUT(off_cpu, "blocked_outside_ns", b->sampled ? number(b->outside_ns) : json_null());
@@ -437,6 +438,9 @@ static json_t *breakdown_json(const struct opgap_sum_breakdown *b)
   PUT(j, "course", course);
   put_waits(j, b);
   PUT(j, "off_cpu", off_cpu);
+  PUT(collectives, "exposed_ns", b->steps ? number(b->exposed_collective_ns) : json_null());
+  PUT(collectives, "overlapped_ns", b->steps ? number(b->collective_ns - b->exposed_collective_ns) : json_null());
+  PUT(j, "collectives", collectives);
   return j;
 }
 
@@ -544,6 +548,8 @@ static json_t *launches_json(const struct opgap_sum_launches *l)
   PUT(j, "queue_max_ns", number(l->queue_max_ns));
   PUT(j, "slow_calls", number(l->slow_calls));
   PUT(j, "slow_starts", number(l->slow_starts));
+  PUT(j, "unlaunched", number(l->unlaunched));
+  PUT(j, "unlaunched_ns", number(l->unlaunched_ns));
   return j;
 }
 

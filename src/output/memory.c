@@ -125,11 +125,9 @@ size_t section_peak_threads(struct table *table, const struct opgap_summary *s, 
   return count - opgap_shown(count, o);
 }
 
-#define LEAK_LEAST 64.0 /* bytes a step: less is no matter in a million steps */
-
 static bool is_leak(const struct opgap_sum_lived *row)
 {
-  return row->growth_points > 0 && row->growth_low >= LEAK_LEAST;
+  return row->growth_points > 0 && row->growth_low >= OPGAP_LEAK_LEAST;
 }
 
 static int fastest_first(const void *left, const void *right)

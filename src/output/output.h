@@ -29,6 +29,9 @@ const char *opgap_sort_names(void);
 /* Orders the rows of `ops`; the largest first, names from A. */
 void opgap_sort_ops(struct opgap_sum_op *ops, size_t count, enum opgap_sort sort);
 
+/* Bytes a step that a leak grows by at least, in all outputs: less is no matter in a million steps. */
+#define OPGAP_LEAK_LEAST 64.0
+
 struct opgap_output_options {
   size_t limit;   /* rows of a table; 0: all */
   unsigned width; /* columns of the terminal; 0: no limit; tables fit from 60 on */

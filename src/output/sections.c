@@ -622,8 +622,11 @@ size_t section_breakdown(struct table *table, const struct opgap_summary *s, con
   for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
     total += b->class_ns[c];
   table_begin(table, columns, sizeof columns / sizeof *columns);
-  for (int c = 0; c < OPGAP_CLASS_OTHER; c++)
-    breakdown_row(table, names[c], b->class_ns[c], b->steps, total);
+  for (int c = 0; c < OPGAP_CLASS_OTHER; c++) {
+    uint64_t collectives = c == OPGAP_CLASS_KERNEL ? b->exposed_collective_ns : 0; /* kernels, to TensorBoard */
+    breakdown_row(table, names[c], b->class_ns[c] - collectives, b->steps, total);
+    breakdown_row(table, "GPU collectives", collectives, b->steps, total);
+  }
   for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
     if (!shown_part(b->other_wait_ns[c], total))
       continue;

@@ -301,6 +301,7 @@ static void bottlenecks(const struct page *p)
 static void breakdown(const struct page *p)
 {
   struct table table;
+  char time[32];
   if (p->s->breakdown.steps == 0)
     return;
   heading(p, "Where the time of a step goes (trainer's main thread)");
@@ -308,6 +309,11 @@ static void breakdown(const struct page *p)
   finish_table(p, &table, more, "");
   if (p->s->steps.skipped > 0)
     say(p, "%zu steps; the first %zu (warm-up) are left out", p->s->breakdown.steps, p->s->steps.skipped);
+  uint64_t hidden = p->s->breakdown.collective_ns - p->s->breakdown.exposed_collective_ns;
+  if (hidden > 0) {
+    text_time(time, sizeof time, hidden / p->s->breakdown.steps);
+    say(p, "Collectives on the GPU beside other kernels, not in the table: %s a step", time);
+  }
 }
 
 static void plots(const struct page *p)
@@ -397,6 +403,24 @@ static void gpu_launches(const struct page *p)
     say(p, "%.1f launches a step", (double)l->calls / (double)p->s->steps.count);
 }
 
+/* Before CUDA 12.6, CUPTI does not tell of the driver's launches by themselves. */
+static void gpu_unlaunched(const struct page *p)
+{
+  const struct opgap_sum_gpu_tables *t = &p->s->gpu_tables;
+  uint64_t kernels = 0, ns = 0;
+  for (size_t i = 0; i < t->kernel_count; i++) {
+    kernels += t->kernels[i].calls;
+    ns += t->kernels[i].total_ns;
+  }
+  if (t->launches.unlaunched > 0)
+    say(p,
+        "%llu of %llu kernels, %.1f %% of their time, have no launch, so no op: their calls were not recorded. Where "
+        "they "
+        "went through the driver's interface (Triton, NCCL), OPGAP_GPU=driver records them",
+        (unsigned long long)t->launches.unlaunched, (unsigned long long)kernels,
+        100.0 * (double)t->launches.unlaunched_ns / (double)(ns ? ns : 1));
+}
+
 static void gpu_tables(const struct page *p)
 {
   const struct opgap_sum_gpu_tables *t = &p->s->gpu_tables;
@@ -412,6 +436,7 @@ static void gpu_tables(const struct page *p)
     size_t more = section_kernels(&table, p->s, p->o);
     finish_table(p, &table, more, "kernels");
     gpu_launches(p);
+    gpu_unlaunched(p);
   }
   if (t->copy_count > 0) {
     heading(p, "Copies");

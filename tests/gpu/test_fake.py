@@ -920,7 +920,8 @@ def case_plan():
                 ("PtoP", "device", "device", "yes", "25.00")], "GB/s")
         # from the end of each call to its kernel: 1, 1, 51, 71, 1, 54, 46, 110, 100, 1, 1, 1, 1, 1; the last two start before
         expect(report["launches"], {"calls": 16, "kernels": 16, "short_kernels": 1, "call_ns": (14 * 4 + 50 + 51) * us,
-                                    "queue_ns": 440 * us, "queue_max_ns": 110 * us, "slow_calls": 1, "slow_starts": 1},
+                                    "queue_ns": 440 * us, "queue_max_ns": 110 * us, "slow_calls": 1, "slow_starts": 1,
+                                    "unlaunched": 0, "unlaunched_ns": 0},
                "launches")
         expect("4.0 launches a step" in run.text, True, "launches a step: " + run.text)
         # of device 0: 12 us launched before; 70 us the same, but 30 us or more; all else launched later.  Of device 1: 150

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fake_source.h"
+#include "output/output.h"
 #include "suite.h"
 
 #define US 1000ull
@@ -483,6 +484,50 @@ START_TEST(test_gpu_bound_is_no_more_than_idle_and_host_time)
     }
     opgap_summary_free(s);
   }
+}
+END_TEST
+
+/* A kernel and a collective of 3 ms each, of which 1 ms is at the same time; the collective's launch was not recorded.
+ */
+START_TEST(test_collectives_in_steps)
+{
+  unsigned gpu = fake_stream(p, OPGAP_STREAM_GPU);
+  for (uint64_t i = 0; i < STEPS; i++) {
+    step_begins(i);
+    kernel_of_step(gpu, i, 3000, 3000);
+    fake_record(p, gpu,
+                (struct opgap_record){.event = OPGAP_EV_KERNEL,
+                                      .status = 1000 + (uint32_t)i,
+                                      .start_ns = (step_us(i) + 5000) * US,
+                                      .end_ns = (step_us(i) + 8000) * US,
+                                      .field = {fake_name(p, "ncclDevKernel_AllReduce_Sum_f32_RING_LL")}});
+    step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->breakdown.class_ns[OPGAP_CLASS_KERNEL], COUNTED * 5 * MS); /* as TensorBoard has it */
+  ck_assert_uint_eq(s->breakdown.collective_ns, COUNTED * 3 * MS);
+  ck_assert_uint_eq(s->breakdown.exposed_collective_ns, COUNTED * 2 * MS);
+  ck_assert_uint_eq(s->gpu_tables.launches.unlaunched, STEPS);
+  ck_assert_uint_eq(s->gpu_tables.launches.unlaunched_ns, STEPS * 3 * MS);
+  ck_assert_uint_eq(s->gpu_tables.launches.kernels, STEPS);
+  char *text = NULL;
+  size_t size = 0;
+  FILE *file = open_memstream(&text, &size);
+  opgap_output_text(s, &(struct opgap_output_options){.width = 400}, file);
+  fclose(file);
+  ck_assert_ptr_nonnull(strstr(text,
+                               "20 of 40 kernels, 50.0 % of their time, have no launch, so no op: their calls were not "
+                               "recorded. Where they went through the driver's interface (Triton, NCCL), "
+                               "OPGAP_GPU=driver records them"));
+  ck_assert_ptr_nonnull(strstr(text, "Collectives on the GPU beside other kernels, not in the table: 1.000ms a step"));
+  const char *row = strstr(text, "GPU collectives");
+  ck_assert_ptr_nonnull(row);
+  ck_assert_ptr_nonnull(strstr(row, "2.000ms  20.00%"));
+  row = strstr(text, "GPU kernels");
+  ck_assert_ptr_nonnull(row);
+  ck_assert_ptr_nonnull(strstr(row, "3.000ms  30.00%"));
+  free(text);
+  opgap_summary_free(s);
 }
 END_TEST
 
@@ -1751,6 +1796,7 @@ int main(void)
   tcase_add_test(tests, test_no_growth);
   tcase_add_test(tests, test_files_before_other_waits);
   tcase_add_test(tests, test_gil_in_steps);
+  tcase_add_test(tests, test_collectives_in_steps);
   tcase_add_test(tests, test_run_queue);
   tcase_add_test(tests, test_ops_without_a_cpu);
   tcase_add_test(tests, test_mostly_start_up);

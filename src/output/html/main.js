@@ -302,10 +302,8 @@
     return [el("h3", {}, m.peaks.length > 1 ? "Alive at the peak of each process" : "Alive at the peak"), tools, place];
   }
 
-  const LEAK_LEAST = 64; /* bytes a step, as the report's */
-
   function growth(m) {
-    const rows = m.alive_at_peak.filter(row => row.growth_low !== null && row.growth_low >= LEAK_LEAST), parts = [];
+    const rows = m.alive_at_peak.filter(row => row.growth_low !== null && row.growth_low >= m.leak_least_bytes), parts = [];
     if (m.churn)
       parts.push(note(`A step makes ${count(m.churn.allocations)} allocations of ${bytes(m.churn.bytes)} in all (median of ` +
         `${count(m.churn.steps)} steps, ${m.churn.of}).`));
