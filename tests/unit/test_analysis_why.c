@@ -174,8 +174,11 @@ START_TEST(test_write_waits_for_the_reader)
 {
   for (int socket = 0; socket < 2; socket++) {
     setup();
+    unsigned bystander = fake_process(190, 100, "python train.py"), idle = fake_thread(bystander, 190, "bystander");
     unsigned decoder = fake_process(200, 100, "python train.py"), its = fake_thread(decoder, 200, "decoder");
     const char *object = socket ? "socket:[5]" : "pipe:[5]", *kind = socket ? "communication" : "other_thread";
+    fake_file_call(bystander, idle, 0, FAKE_READ, 0, step_us(0), "pipe:[6]", 1);
+    fake_call(bystander, idle, 0, FAKE_SLEEP, step_us(0), step_us(STEPS), 0, 0, 0);
     for (uint64_t i = 0; i < STEPS; i++) {
       step_begins(i);
       fake_file_call(decoder, its, 0, FAKE_READ, step_us(i) + 1000, step_us(i) + 2100, object, 1);
@@ -187,6 +190,47 @@ START_TEST(test_write_waits_for_the_reader)
     ck_assert_uint_eq(bottleneck(s, kind)->ns, COUNTED * 7 * MS);
     opgap_summary_free(s);
   }
+}
+END_TEST
+
+/* What a process that is waited for writes to the waiting one keeps nobody waiting that could be blamed. */
+START_TEST(test_write_to_who_waits)
+{
+  unsigned other = fake_process(200, 100, "python train.py"), its = fake_thread(other, 200, "other");
+  for (uint64_t i = 0; i < STEPS; i++) {
+    step_begins(i);
+    fake_file_call(other, its, 0, FAKE_WRITE, step_us(i) + 2100, step_us(i) + 5100, "pipe:[6]", 1);
+    fake_file_call(other, its, 0, FAKE_WRITE, step_us(i) + 8100, step_us(i) + 8110, "pipe:[5]", 1);
+    fake_file_call(p, t, 0, FAKE_READ, step_us(i) + 2100, step_us(i) + 8100, "pipe:[5]", 1);
+    fake_file_call(p, t, 0, FAKE_READ, step_us(i) + 8150, step_us(i) + 8160, "pipe:[6]", 1);
+    step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  uint64_t written = 0;
+  for (size_t i = 0; i < s->gaps.thread_cause_count; i++)
+    if (strstr(s->gaps.thread_by_cause[i].detail, ": in write, waker not seen") != NULL)
+      written += s->gaps.thread_by_cause[i].ns;
+  ck_assert_uint_eq(written, STEPS * 3 * MS);
+  ck_assert_uint_eq(bottleneck(s, "other_thread")->ns, COUNTED * 3 * MS);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* A child that starts as a wait for the network begins, and lives on, is not what was waited for. */
+START_TEST(test_poll_beside_a_child_that_starts)
+{
+  unsigned child = fake_process(200, 100, "/usr/bin/helper"), its = fake_thread(child, 200, "helper");
+  fake_info(child)->start_ns = 100 * MS;
+  fake_file_call(p, t, 0, FAKE_POLL, 100000, 300000, "", 1);
+  fake_call(child, its, 0, FAKE_SLEEP, 100000, 2000000, 0, 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  uint64_t network = 0;
+  for (size_t i = 0; i < s->gaps.thread_cause_count; i++) {
+    ck_assert_int_ne(s->gaps.thread_by_cause[i].cause, OPGAP_CAUSE_CHILD);
+    network += s->gaps.thread_by_cause[i].cause == OPGAP_CAUSE_COMMUNICATION ? s->gaps.thread_by_cause[i].ns : 0;
+  }
+  ck_assert_uint_eq(network, 200 * MS);
+  opgap_summary_free(s);
 }
 END_TEST
 
@@ -1281,6 +1325,59 @@ START_TEST(test_pin_memory_thread)
 }
 END_TEST
 
+/* One loader with a thread that pins, of which all 10 batches are there at once, then one without, whose 4 are: what
+ * was taken from the one is not taken from the other, and the thread has done none of the other's. */
+START_TEST(test_two_loaders_one_that_pins)
+{
+  unsigned first = fake_process(200, 100, "python train.py"), its = fake_thread(first, 200, "pt_data_worker");
+  unsigned second = fake_process(201, 100, "python train.py"), other = fake_thread(second, 201, "pt_data_worker");
+  unsigned pin = fake_thread(p, 102, "pt_data_pin");
+  fake_file_call(p, pin, 0, FAKE_POLL, 90000, 101000, "pipe:[42]", 1);
+  for (unsigned i = 0; i < 10; i++) {
+    fake_file_call(first, its, 0, FAKE_WRITE, 100000 + i, 100000 + i + 1, "pipe:[42]", 64);
+    fake_file_call(p, pin, 0, FAKE_READ, 101000 + 20 * i, 101010 + 20 * i, "pipe:[42]", 4);
+    fake_file_call(p, pin, 0, FAKE_READ, 101010 + 20 * i, 101020 + 20 * i, "pipe:[42]", 60);
+  }
+  for (unsigned i = 0; i < 4; i++)
+    fake_file_call(second, other, 0, FAKE_WRITE, 100000 + i, 100000 + i + 1, "pipe:[43]", 64);
+  for (unsigned i = 0; i < 14; i++) {
+    uint64_t at = batch_us(i);
+    if (i >= 10)
+      fake_file_call(p, t, 1, FAKE_READ, at + 100, at + 110, "pipe:[43]", 64);
+    fake_user_op(p, t, 0, at, at + 1000, NEXT);
+    fake_user_op(p, t, 0, at + 97500, at + 100000, "Optimizer.step#SGD.step");
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_double_eq(s->loader.depth, (55 + 10) / 14.0);
+  ck_assert_double_eq(s->loader.pinned_depth, 5.5);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* The thread that pins is seen from the sixth batch on: it has done fewer than were taken, which is none too many. */
+START_TEST(test_pin_memory_thread_seen_late)
+{
+  unsigned w = fake_process(200, 100, "python train.py"), its = fake_thread(w, 200, "pt_data_worker");
+  unsigned pin = fake_thread(p, 102, "pt_data_pin");
+  for (unsigned i = 0; i < 10; i++)
+    fake_file_call(w, its, 0, FAKE_WRITE, 100000 + i, 100000 + i + 1, "pipe:[42]", 64);
+  fake_file_call(p, pin, 0, FAKE_POLL, batch_us(5) - 3000, batch_us(5) - 2000, "pipe:[42]", 1);
+  for (unsigned i = 0; i < 10; i++) {
+    uint64_t at = batch_us(i);
+    if (i < 5)
+      fake_file_call(p, t, 1, FAKE_READ, at + 100, at + 110, "pipe:[42]", 64);
+    else
+      fake_file_call(p, pin, 0, FAKE_READ, at - 1500, at - 1490, "pipe:[42]", 4);
+    fake_user_op(p, t, 0, at, at + 1000, NEXT);
+    fake_user_op(p, t, 0, at + 97500, at + 100000, "Optimizer.step#SGD.step");
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_double_eq(s->loader.depth, 5.5);
+  ck_assert_double_eq(s->loader.pinned_depth, 0);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* A __next__ of 3 s whose calls of a second each are explained before it ends: still one gap. */
 START_TEST(test_long_next_is_one_gap)
 {
@@ -1758,6 +1855,8 @@ int main(void)
   tcase_add_test(tests, test_calls_of_a_signal_handler);
   tcase_add_test(tests, test_fetch_over_two_steps);
   tcase_add_test(tests, test_write_waits_for_the_reader);
+  tcase_add_test(tests, test_write_to_who_waits);
+  tcase_add_test(tests, test_poll_beside_a_child_that_starts);
   tcase_add_test(tests, test_write_waits_for_a_program_to_begin);
   tcase_add_test(tests, test_barrier_waits_for_the_last);
   tcase_add_test(tests, test_tails_are_of_their_own_waits);
@@ -1788,6 +1887,8 @@ int main(void)
   tcase_add_test(tests, test_share_bound_and_steps);
   tcase_add_test(tests, test_ready_batches);
   tcase_add_test(tests, test_pin_memory_thread);
+  tcase_add_test(tests, test_two_loaders_one_that_pins);
+  tcase_add_test(tests, test_pin_memory_thread_seen_late);
   tcase_add_test(tests, test_long_next_is_one_gap);
   tcase_add_test(tests, test_steps_by_period);
   tcase_add_test(tests, test_no_period);

@@ -358,15 +358,73 @@ START_TEST(test_a_rise_that_may_be_large_is_noted)
   uint64_t *samples = add_bunched_run(now, 2, 8, 40, 2000, 0)->samples[OPGAP_METRIC_STEP];
   ck_assert_int_eq(compare("step")->verdict, OPGAP_SAME);
   ck_assert_uint_eq(c->note_count, 0);
-  for (size_t i = 0; i < STEPS; i += 8) {
-    samples[i] += 10000000;
-    now->runs[0].samples[OPGAP_METRIC_DATA_WAIT][i] += 10000000;
+  const struct opgap_change *step;
+  for (uint64_t ms = 1; ms < 10;
+       ms += 8) { /* 1 and 10 ms in all: of a mean of 7, an eighth of it is below the limits */
+    for (size_t i = 0; i < STEPS; i += 8) {
+      samples[i] += ms * 1000000;
+      now->runs[0].samples[OPGAP_METRIC_DATA_WAIT][i] += ms * 1000000;
+    }
+    step = compare("step");
+    ck_assert_uint_eq(c->note_count, ms > 1);
   }
-  const struct opgap_change *step = compare("step");
   ck_assert_int_eq(step->verdict, OPGAP_SAME);
   ck_assert(step->relative > 0.15 && step->relative < 0.25 && step->high > 1);
   ck_assert_uint_eq(c->note_count, 1);
   ck_assert(strncmp(c->notes[0], "step: the rise may be chance and may be ", 40) == 0);
+}
+END_TEST
+
+/* Only one of the sides has steps of two kinds. */
+START_TEST(test_waits_that_come_or_go)
+{
+  add_bunched_run(before, 1, 8, 2, 2000, 0);
+  add_bunched_run(now, 2, 8, 120, 2000, 0);
+  ck_assert_int_eq(compare("step")->verdict, OPGAP_REGRESSED);
+  struct opgap_runs *other = before;
+  before = now;
+  now = other;
+  ck_assert_int_eq(compare("step")->verdict, OPGAP_IMPROVED);
+  ck_assert(strncmp(compare("step")->reason, "the mean; the median: ", 22) == 0);
+}
+END_TEST
+
+/* Where median and mean say the same, it is said of the median. */
+START_TEST(test_median_and_mean_agree)
+{
+  for (int falls = 0; falls < 2; falls++) {
+    stop();
+    start();
+    add_bunched_run(before, 1, 8, 40, falls ? 4000 : 2000, 0);
+    add_bunched_run(now, 2, 8, falls ? 10 : 160, falls ? 1700 : 6000, 0);
+    const struct opgap_change *step = compare("step");
+    ck_assert_int_eq(step->blind, 1);
+    ck_assert_int_eq(step->verdict, falls ? OPGAP_IMPROVED : OPGAP_REGRESSED);
+    ck_assert_str_eq(step->reason, "");
+    ck_assert(step->before < 4.5e6);
+  }
+}
+END_TEST
+
+/* A mean that rises surely, but not beyond the threshold; and one whose rise may be chance but is not large. */
+START_TEST(test_means_within_the_limits)
+{
+  struct opgap_rule rule = {.name = "step", .has_relative = true, .relative = 2};
+  add_bunched_run(before, 1, 8, 40, 2000, 0);
+  add_bunched_run(now, 2, 8, 120, 2000, 0);
+  ck_assert_int_eq(compare("step")->verdict, OPGAP_REGRESSED);
+  options.rules = &rule;
+  options.rule_count = 1;
+  ck_assert_int_eq(compare("step")->verdict, OPGAP_SAME);
+  stop();
+  start();
+  add_bunched_run(before, 1, 2, 40, 4000, 0);
+  add_bunched_run(now, 2, 2, 48, 4000, 0);
+  const struct opgap_change *step = compare("step");
+  ck_assert_int_eq(step->blind, 1);
+  ck_assert_int_eq(step->verdict, OPGAP_SAME);
+  ck_assert(step->mean_now > 1.1 * step->mean_before && step->mean_high < 1);
+  ck_assert_uint_eq(c->note_count, 0);
 }
 END_TEST
 
@@ -726,6 +784,9 @@ int main(void)
   tcase_add_test(tests, test_a_median_that_falls_while_the_mean_rises);
   tcase_add_test(tests, test_means_where_the_median_is_blind);
   tcase_add_test(tests, test_a_rise_that_may_be_large_is_noted);
+  tcase_add_test(tests, test_waits_that_come_or_go);
+  tcase_add_test(tests, test_median_and_mean_agree);
+  tcase_add_test(tests, test_means_within_the_limits);
   tcase_add_test(tests, test_held_up_steps_pass);
   tcase_add_test(tests, test_spread_of_the_repeats_is_a_threshold);
   tcase_add_test(tests, test_missing_metric_is_no_pass);
