@@ -1,5 +1,5 @@
 /* Contended locks: every recorded wait for a mutex or rwlock, by object, and who held it.  A lock in static data has
- * the name of its symbol, where the modules were recorded (OPGAP_STACKS=native); one on the heap, where all allocations
+ * the name of its symbol; one on the heap, where all allocations
  * were (OPGAP_ALLOC=events), who made the block around it; and with stacks each has the place of most of its waits. */
 #include "analysis/internal.h"
 #include "analysis/order.h"

@@ -5,6 +5,7 @@
  *           real call is made and timed.  Any other result is left to the real call, so what comes back is what the
  *           plain call would have given for every type of lock. */
 #include "hooks/hooks.h"
+#include "record/stacks.h"
 
 #define OPGAP_COUNTED(group, flags, type, name, params, ...) type name params;
 #include "hooks/hooks.def"
@@ -26,6 +27,8 @@ OPGAP_COLD void note_wait(unsigned id, unsigned counter, uint64_t start, uint64_
   if (status && status != EOWNERDEAD)
     opgap_count_failed(thread, counter);
   opgap_hook_end_at(thread, id, start, end, lock, holder, status);
+  if (!opgap_sandboxed) /* to name the program's file the kernel is asked */
+    opgap_module_want(lock);
 }
 
 static inline bool is_time(const struct timespec *until)

@@ -21,6 +21,7 @@
 #include "record/keep.h"
 #include "record/raw.h"
 #include "record/schedule.h"
+#include "record/stacks.h"
 
 /* Waiting before they are drained.  Each round costs a wake-up, and what it leaves of the program's caches where a CPU
  * is shared: with a round a segment an op of PyTorch cost its thread 70 ns more. */
@@ -40,6 +41,7 @@ __attribute__((weak)) void opgap_gpu_drain(void);
 
 /* Numbers of the flusher's own descriptor table: meaningless, and dangerous, on any other thread. */
 static int flusher_trace_fd = -1, flusher_ring_fd = -1;
+static uint32_t modules_told; /* of opgap_module_count() */
 static uint32_t flusher_part; /* that flusher_trace_fd belongs to */
 
 int opgap_flusher_ring_fd(void)
@@ -440,6 +442,16 @@ static void poll_others(void)
     opgap_gpu_poll();
 }
 
+/* Those that threads found for their stacks are told by these, too. */
+static void tell_modules(struct opgap_cell *cell)
+{
+  uint64_t fields[5];
+  for (; modules_told < opgap_module_count(); modules_told++) {
+    opgap_module_fields(modules_told, fields);
+    sample(cell, OPGAP_EV_MODULE, modules_told, fields, 5);
+  }
+}
+
 static void sample_all(struct opgap_cell *cell)
 {
   sample_memory(cell);
@@ -457,6 +469,8 @@ static long flush_round(struct opgap_cell *cell, uint64_t *next_sample)
     *next_sample = now + PERIOD_NS;
     sample_all(cell);
   }
+  if (cell && cell->thread)
+    tell_modules(cell);
   uint64_t before = opgap_state->arena->records;
   atomic_exchange(&opgap_state->segments_filled, 0); /* F: those are drained now */
   prepare_memory(); /* first: draining takes long when much is waiting, and that is when room is short */
@@ -470,6 +484,7 @@ static void *flusher_main(void *unused)
 {
   (void)unused;
   opgap_cell = &opgap_flusher_cell;
+  modules_told = 0;
   flusher_trace_fd = flusher_ring_fd = -1; /* a forked child inherits the numbers, not the files */
   opgap_raw6(SYS_prctl, 15 /* PR_SET_NAME */, (long)"opgap", 0, 0, 0, 0);
   if (opgap_drain_enter(UINT64_C(1000000000))) {
@@ -484,6 +499,7 @@ static void *flusher_main(void *unused)
          atomic_load_explicit(&opgap_state->flusher, memory_order_acquire) == OPGAP_FLUSHER_RUNS) {
     uint64_t now = opgap_clock_ns();
     bool switched = switches_waiting(); /* the GPU's half attaches and lets go when it is polled */
+    opgap_modules_look();
     if (now >= next_poll || switched) {
       next_poll = now + PERIOD_NS;
       poll_others();
@@ -495,8 +511,8 @@ static void *flusher_main(void *unused)
     flush_round(cell, &next_sample);
     uint32_t sleeps = idle <= IDLE_PERIODS ? OPGAP_FLUSHER_DOZES : OPGAP_FLUSHER_ASLEEP;
     atomic_store(&arena->flusher_sleeps, sleeps); /* F */
-    bool more = !opgap_state->write_failed &&
-                (atomic_load(&opgap_state->segments_filled) >= enough(arena, sleeps) || switches_waiting());
+    bool more = !opgap_state->write_failed && (atomic_load(&opgap_state->segments_filled) >= enough(arena, sleeps) ||
+                                               switches_waiting() || opgap_modules_wanted());
     if ((more || atomic_load(&opgap_state->flusher) != OPGAP_FLUSHER_RUNS) &&
         atomic_exchange(&arena->flusher_sleeps, 0))
       continue;
@@ -506,7 +522,9 @@ static void *flusher_main(void *unused)
     opgap_raw_futex_wait_shared(&arena->flusher_sleeps, sleeps, patience);
     atomic_store(&arena->flusher_sleeps, 0);
   }
+  opgap_modules_look();
   if (cell && cell->thread && opgap_drain_enter(0)) { /* the last state; whoever ends the session drains it */
+    tell_modules(cell);
     sample_all(cell);
     opgap_drain_leave();
   }

@@ -48,7 +48,12 @@ static _Atomic uint32_t module_count; /* release after the entry, acquire before
 static _Atomic uint32_t modules_busy;
 static unsigned long long modules_added; /* the loader's count when we looked last */
 static uintptr_t own_start, own_end;     /* this library */
-static uint32_t frames_told[FRAMES];     /* names of Python frames that have a FRAME record */
+#define PLACES 256u                      /* a power of two */
+#define PLACE_TRIES 8u
+static _Atomic uint64_t places[PLACES]; /* whose modules are wanted; 0: none; relaxed, each stands for itself */
+static bool place_looked[PLACES];       /* the flusher's */
+static _Atomic bool places_new;         /* set behind a place (seq_cst, with the flusher's sleep), then it is woken */
+static uint32_t frames_told[FRAMES];    /* names of Python frames that have a FRAME record */
 static _Atomic uint32_t frame_count;
 
 /* ---- a stack to work on ---- */
@@ -213,6 +218,10 @@ void opgap_stacks_forked(void)
   atomic_store(&module_count, 0);
   atomic_store(&frame_count, 0);
   atomic_store(&stacks_busy, 0);
+  memset(places, 0, sizeof places);
+  memset(place_looked, 0, sizeof place_looked);
+  atomic_store(&places_new, false);
+  atomic_store(&modules_busy, 0);
   modules_added = 0;
   taken = skipped = failed = lines_skipped = cost_ticks = 0;
 }
@@ -270,12 +279,9 @@ static bool known(uintptr_t start, uintptr_t bias)
   return false;
 }
 
-static int see_module(struct dl_phdr_info *info, size_t size, void *unused)
+static void add_module(struct dl_phdr_info *info)
 {
-  (void)size;
-  (void)unused;
   uintptr_t start = UINTPTR_MAX, end = 0;
-  modules_added = info->dlpi_adds;
   for (unsigned i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *header = &info->dlpi_phdr[i];
     if (header->p_type != PT_LOAD || !(header->p_flags & PF_X))
@@ -287,14 +293,76 @@ static int see_module(struct dl_phdr_info *info, size_t size, void *unused)
   }
   uint32_t count = atomic_load_explicit(&module_count, memory_order_relaxed);
   if (start >= end || count >= MODULES || known(start, info->dlpi_addr))
-    return 0;
+    return;
   modules[count] = (struct module){start, end, info->dlpi_addr, path_of(info), build_id_of(info)};
-  if ((uintptr_t)&see_module >= start && (uintptr_t)&see_module < end) {
+  if ((uintptr_t)&add_module >= start && (uintptr_t)&add_module < end) {
     own_start = start;
     own_end = end;
   }
   atomic_store_explicit(&module_count, count + 1, memory_order_release);
+}
+
+static int see_module(struct dl_phdr_info *info, size_t size, void *unused)
+{
+  (void)size;
+  (void)unused;
+  modules_added = info->dlpi_adds;
+  add_module(info);
   return 0;
+}
+
+/* Adds the module that has the address in one of its segments. */
+static int see_place(struct dl_phdr_info *info, size_t size, void *address)
+{
+  (void)size;
+  uintptr_t offset = (uintptr_t)(*(uint64_t *)address - info->dlpi_addr);
+  for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+    if (header->p_type == PT_LOAD && offset - header->p_vaddr < header->p_memsz) {
+      add_module(info);
+      return 1;
+    }
+  }
+  return 0;
+}
+
+void opgap_module_want(uint64_t address)
+{
+  for (unsigned i = 0; i < PLACE_TRIES; i++) {
+    _Atomic uint64_t *place = &places[(address / 8 + i) & (PLACES - 1)];
+    uint64_t seen = atomic_load_explicit(place, memory_order_relaxed);
+    if (seen == 0 && atomic_compare_exchange_strong(place, &seen, address)) {
+      atomic_store(&places_new, true);
+      opgap_session_wake();
+      return;
+    }
+    if (seen == address)
+      return;
+  }
+}
+
+bool opgap_modules_wanted(void)
+{
+  return atomic_load(&places_new);
+}
+
+void opgap_modules_look(void)
+{
+  if (!atomic_exchange(&places_new, false))
+    return;
+  for (unsigned i = 0; i < PLACES; i++) {
+    uint64_t address = atomic_load(&places[i]);
+    uint32_t free_now = 0;
+    if (address == 0 || place_looked[i])
+      continue;
+    if (!atomic_compare_exchange_strong(&modules_busy, &free_now, 1)) {
+      atomic_store(&places_new, true); /* a thread looks for one of its stack: the next time */
+      return;
+    }
+    place_looked[i] = true;
+    dl_iterate_phdr(see_place, &address);
+    atomic_store(&modules_busy, 0);
+  }
 }
 
 static int count_added(struct dl_phdr_info *info, size_t size, void *added)
@@ -517,10 +585,22 @@ static uint32_t take(struct stack_thread *state, unsigned slot, uint32_t *python
   return taking.name;
 }
 
-static void tell_module(uint32_t index)
+uint32_t opgap_module_count(void)
+{
+  return atomic_load_explicit(&module_count, memory_order_acquire);
+}
+
+void opgap_module_fields(uint32_t index, uint64_t fields[5])
 {
   const struct module *m = &modules[index];
-  const uint64_t fields[] = {m->path, m->build_id, m->bias, m->start, m->end - m->start};
+  const uint64_t values[5] = {m->path, m->build_id, m->bias, m->start, m->end - m->start};
+  memcpy(fields, values, sizeof values);
+}
+
+static void tell_module(uint32_t index)
+{
+  uint64_t fields[5];
+  opgap_module_fields(index, fields);
   opgap_emit(OPGAP_EV_MODULE, index, opgap_ticks(), 0, fields, 5);
 }
 

@@ -51,6 +51,17 @@ bool opgap_stack_afford(struct opgap_stack_budget *budget, uint64_t now, uint64_
  * makes in its first walk: what to use instead of it, so that its calls are not counted as the program's. */
 void (*opgap_stacks_destructor(void (*destructor)(void *)))(void *);
 
+/* The module of this address is wanted in the trace, whatever OPGAP_STACKS is: a lock that was waited for may lie in
+ * its static data.  Any context; the flusher looks for it, since a thread that holds a lock of the program's must not
+ * ask the loader.  There is room for about 256 addresses; a new one wakes the flusher. */
+void opgap_module_want(uint64_t address);
+bool opgap_modules_wanted(void);
+/* The flusher, outside of the drain lock: looks for those wanted since the last time. */
+void opgap_modules_look(void);
+/* Modules known so far, and the fields of one's MODULE record. */
+uint32_t opgap_module_count(void);
+void opgap_module_fields(uint32_t index, uint64_t fields[5]);
+
 /* MODULE and FRAME records of all that stacks refer to, as ring words; for a trace whose beginning is dropped. */
 size_t opgap_stack_tables(uint64_t *words, size_t room, uint64_t ns);
 /* Stacks taken, left out to save time, and failed, in this process; lines of ops left out; what all that cost. */

@@ -209,7 +209,7 @@ def case_memory():
     trace = scene_trace(OPGAP_ALLOC="events")
     m = report(trace)["memory"]
     alive = [row for row in m["alive_at_peak"] if row["bytes"] > 0]
-    grows = [row for row in alive if row["growth_low"] is not None and row["growth_low"] >= 64]
+    grows = [row for row in alive if row["growth_low"] is not None and row["growth_low"] >= m["leak_least_bytes"]]
     equal("what grows", [(row["op"], row["growth_per_step"]) for row in grows], [("step", 4000)])
     equal("what failed", [(f["call"], f["bytes"], f["op"]) for f in m["failures"]], [("malloc", 1 << 50, "too <b>much</b>")])
     with Page(make(trace)) as page:

@@ -210,6 +210,32 @@ def locks(folder):
             [lock["symbol"], lock["block"], lock["source_location"]] for lock in found], rows
 
 
+def static_locks(folder):
+    """Without any stacks: locks in static data of a program, position-independent or not, and of a library have the names
+    of their symbols; of stripped files, the place in the file."""
+    pie, fixed, library = (shutil.copy(program, folder) for program in sys.argv[5:8])
+    env = {**os.environ, "LD_LIBRARY_PATH": folder}
+    table_of = lambda path: {name: int(value, 16) for value, _, name in (
+        line.split() for line in run("nm", "--defined-only", path)[0].splitlines() if len(line.split()) == 3)}
+    places = {path: table_of(path) for path in (pie, fixed, library)}
+    assert places[pie]["big_lock"] < 0x400000 <= places[fixed]["big_lock"], places
+    for stripped in (False, True):
+        for program in (pie, fixed):
+            if stripped:
+                run("strip", "--strip-all", program)
+                run("strip", "--strip-all", library)
+            file = os.path.basename(program)
+            own = f"{file}+{places[program]['big_lock']:#x}" if stripped else f"big_lock in {file}"
+            names = {own, f"library_lock in {os.path.basename(library)}"} # the library's is a dynamic symbol, too
+            place = os.path.join(folder, f"{os.path.basename(program)}-{stripped}")
+            os.mkdir(place)
+            trace = os.path.join(place, "t.opgap")
+            run(OPGAP, "record", "--out", trace, "--", program, str(COUNT), env=env)
+            found = json.loads(run(OPGAP, "report", "--format", "json", trace)[0])["locks"]
+            assert {lock["symbol"] for lock in found} == names and len(found) == 2, (found, names)
+            assert all(lock["waits"] == COUNT for lock in found), found
+
+
 def resizes(folder):
     """Large blocks by realloc have times and stacks as malloc's do, however recorded; one that failed adds no bytes."""
     few = 5  # 10 stacks in no time at all: within the allowance on a slow machine as well
@@ -298,6 +324,6 @@ def python(folder):
         assert call_back - step > 1 and not any("_PyEval_EvalFrameDefault" in name for name in stack), stack
 
 
-CASES = {f.__name__: f for f in (native, separate, archive, signals, threads, locks, resizes, peaks, budget, python)}
+CASES = {f.__name__: f for f in (native, separate, archive, signals, threads, locks, resizes, peaks, budget, python, static_locks)}
 with tempfile.TemporaryDirectory(prefix="opgap-stacks-") as place:
     CASES[CASE](os.path.realpath(place))
