@@ -41,13 +41,14 @@
 
 #include <assert.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "format/control.h"
 
 #define OPGAP_ARENA_MAGIC 0x474e525041475030ull /* "0PGAPRNG" */
 /* To be raised with every change of layout: programs of several builds share /dev/shm. */
-#define OPGAP_ARENA_VERSION 8u
+#define OPGAP_ARENA_VERSION 9u
 
 #define OPGAP_SEGMENT_BYTES (32u * 1024u)
 #define OPGAP_SEGMENT_HEADER 64u
@@ -65,10 +66,10 @@ struct opgap_counter_detail {
   uint64_t failed, timed, time_ticks;
 };
 
-/* An op that is open on a thread.  Writer: the thread. */
+/* An op that is open on a thread, in one cache line.  Writer: the thread. */
 struct opgap_open_op {
-  uint64_t start; /* ticks */
-  uint64_t tag;   /* the framework's handle, to find the op again at its end */
+  _Alignas(64) uint64_t start; /* ticks */
+  uint64_t tag;                /* the framework's handle, to find the op again at its end */
   uint32_t name, status;
   uint64_t allocs, alloc_bytes, frees; /* the thread's totals at the start */
   uint32_t stack, reserved;
@@ -199,11 +200,40 @@ static_assert(sizeof(struct opgap_arena) <= OPGAP_ARENA_HEADER_BYTES, "arena hea
  * A short record has two words for a hook's four or five, because what a record costs most is the ring's cache lines:
  *   word 0   event (16) | words = 2 (8) | depth (8) | lower half of its time in ticks (32)
  *   word 1   object (48) | value (16)
- * Status 0; a span's start and end are that time, whose upper half is the segment's. */
+ * Status 0; a span's start and end are that time, whose upper half is the segment's.
+ *
+ * An op or a range that fits has struct opgap_short_op, half a cache line, for nine words. */
 #define OPGAP_SHORT_WORDS 2u
 #define OPGAP_SHORT_OBJECT_BITS 48
 #define OPGAP_WORD0(event, words, depth, status)                                                                       \
   ((uint64_t)(event) | (uint64_t)(words) << 16 | (uint64_t)(depth) << 24 | (uint64_t)(status) << 32)
+
+struct __attribute__((may_alias, aligned(8))) opgap_short_op {
+  uint32_t head;   /* event, words = OPGAP_SHORT_OP_WORDS and depth, as in word 0 */
+  uint32_t end;    /* in ticks, the lower half; the upper one is the segment's */
+  uint32_t length; /* in ticks */
+  uint32_t name;
+  int32_t sequence;
+  uint32_t stack;
+  uint32_t alloc_bytes;
+  uint32_t counts; /* allocs (14) | frees (14) | status (4) */
+};
+#define OPGAP_SHORT_OP_WORDS 4u
+static_assert(sizeof(struct opgap_short_op) == 8 * OPGAP_SHORT_OP_WORDS, "a short op");
+#define OPGAP_SHORT_COUNT_BITS 14
+#define OPGAP_SHORT_STATUS_SHIFT (2 * OPGAP_SHORT_COUNT_BITS)
+static inline uint32_t opgap_short_counts(uint64_t allocs, uint64_t frees, uint32_t status)
+{
+  return (uint32_t)allocs | (uint32_t)frees << OPGAP_SHORT_COUNT_BITS | status << OPGAP_SHORT_STATUS_SHIFT;
+}
+/* Does it fit?  64-bit values, so that what is too large is seen. */
+static inline bool opgap_op_fits(uint64_t length, uint64_t alloc_bytes, uint64_t allocs, uint64_t frees,
+                                 uint32_t status, uint64_t sequence)
+{
+  return ((length | alloc_bytes) >> 32 | (allocs | frees) >> OPGAP_SHORT_COUNT_BITS |
+          status >> (32 - OPGAP_SHORT_STATUS_SHIFT)) == 0 &&
+         sequence == (uint64_t)(int32_t)sequence;
+}
 
 static inline struct opgap_control *opgap_arena_control(struct opgap_arena *arena)
 {

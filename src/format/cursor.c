@@ -1,6 +1,7 @@
 /* Decoding: the records of a stream, chunk after chunk. */
 #include "format/reader.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,22 +40,34 @@ struct plan {
   struct column columns[COLUMNS]; /* by enum opgap_event_column, as they begin */
 };
 
-/* What decoding moves, so that some records can be decoded again. */
-struct place {
-  uint64_t left;
-  struct varying varying[COLUMNS];
+/* A fixed pattern: the record but for its times, which move with each record. */
+struct fixed {
+  struct opgap_record record;
+  uint64_t lead, tail;
+  unsigned delta_count;
+  uint8_t delta_field[OPGAP_MAX_FIELDS];
+  uint64_t delta[OPGAP_MAX_FIELDS];
 };
 
 struct decoder {
-  struct column event, depth, end;
-  const uint8_t *data_end;         /* behind the last column */
-  uint16_t used[OPGAP_MAX_EVENTS]; /* events with columns in this chunk */
+  struct column common[OPGAP_COMMON_COLUMNS]; /* as they begin */
+  struct column pattern, depth, end, lead, tail;
+  struct opgap_tree tree;
+  struct opgap_leads leads;
+  uint16_t patterns[OPGAP_PATTERNS_MAX]; /* of the chunk: as plan_of, or FIXED and an index into fixed */
+  unsigned pattern_count;
+  struct fixed *fixed; /* [fixed_room] */
+  size_t fixed_count, fixed_room;
+  uint64_t previous[OPGAP_MAX_FIELDS]; /* of fixed patterns' deltas */
+  const uint8_t *data_end;             /* behind the last column */
+  uint16_t used[OPGAP_MAX_EVENTS];     /* events with columns in this chunk */
   uint16_t used_count;
   uint16_t plan_of[OPGAP_MAX_EVENTS]; /* index into plans, + 1; 0: not in use */
   struct plan *plans;                 /* [plan_room], that of used[i] at i */
-  struct place *places;               /* the same */
   size_t plan_room;
 };
+#define FIXED 0x8000u
+static_assert(OPGAP_PATTERNS_MAX <= FIXED && OPGAP_MAX_EVENTS <= FIXED, "what a pattern is");
 
 struct opgap_cursor {
   struct process *process;
@@ -62,7 +75,7 @@ struct opgap_cursor {
   size_t next_chunk;
   struct opgap_record *records; /* DECODE_AT_ONCE */
   size_t record_count, record_at;
-  uint64_t records_left; /* of the chunk, not decoded yet */
+  uint64_t records_done, records_left; /* of the chunk, decoded and not */
   uint8_t *raw;
   size_t raw_capacity;
   uint32_t *chunk_names; /* from 1; [0]: no name */
@@ -96,7 +109,7 @@ void opgap_cursor_close(struct opgap_cursor *cursor)
   free(cursor->raw);
   free(cursor->chunk_names);
   free(cursor->decoder.plans);
-  free(cursor->decoder.places);
+  free(cursor->decoder.fixed);
   free(cursor);
 }
 
@@ -142,13 +155,9 @@ static struct plan *use_event(struct decoder *decoder, unsigned event)
   if (decoder->used_count == decoder->plan_room) {
     size_t room = decoder->plan_room ? decoder->plan_room * 2 : 8;
     struct plan *plans = realloc(decoder->plans, room * sizeof *plans);
-    if (plans != NULL)
-      decoder->plans = plans;
-    struct place *places = realloc(decoder->places, room * sizeof *places);
-    if (places != NULL)
-      decoder->places = places;
-    if (plans == NULL || places == NULL)
+    if (plans == NULL)
       return NULL;
+    decoder->plans = plans;
     decoder->plan_room = room;
   }
   struct plan *plan = &decoder->plans[decoder->used_count];
@@ -166,7 +175,7 @@ static bool read_directory(struct decoder *decoder, const uint8_t **at, const ui
   while (decoder->used_count > 0)
     decoder->plan_of[decoder->used[--decoder->used_count]] = 0;
   const uint8_t *entry_at = *at, *data = *at + count * sizeof(struct opgap_column_entry);
-  decoder->event = decoder->depth = decoder->end = (struct column){0};
+  memset(decoder->common, 0, sizeof decoder->common);
   for (uint64_t i = 0; i < count; i++, entry_at += sizeof(struct opgap_column_entry)) {
     struct opgap_column_entry entry;
     memcpy(&entry, entry_at, sizeof entry);
@@ -174,13 +183,9 @@ static bool read_directory(struct decoder *decoder, const uint8_t **at, const ui
       return false;
     struct column column = {data, data + entry.bytes, 0};
     data += entry.bytes;
-    if (entry.event == 0 && entry.field == OPGAP_COLUMN_EVENT)
-      decoder->event = column;
-    else if (entry.event == 0 && entry.field == OPGAP_COLUMN_DEPTH)
-      decoder->depth = column;
-    else if (entry.event == 0 && entry.field == OPGAP_COLUMN_END)
-      decoder->end = column;
-    else if (entry.event < OPGAP_MAX_EVENTS && entry.field < COLUMNS) {
+    if (entry.event == 0 && entry.field < OPGAP_COMMON_COLUMNS)
+      decoder->common[entry.field] = column;
+    else if (entry.event > 0 && entry.event < OPGAP_MAX_EVENTS && entry.field < COLUMNS) {
       struct plan *plan = use_event(decoder, entry.event);
       if (plan == NULL)
         return false;
@@ -274,22 +279,50 @@ static void make_plan(const struct opgap_cursor *cursor, struct plan *plan, cons
   }
 }
 
+static inline __attribute__((always_inline)) bool
+decode_fixed(struct decoder *decoder, struct fixed *fixed, uint64_t *of_pair, struct opgap_record *record, bool checked)
+{
+  uint64_t lead, tail;
+  if (!next_value(&decoder->lead, &lead, checked) || !next_value(&decoder->tail, &tail, checked))
+    return false;
+  *record = fixed->record;
+  lead = *of_pair = fixed->lead = (*of_pair ? *of_pair : fixed->lead) + opgap_unzigzag(lead);
+  tail = fixed->tail += opgap_unzigzag(tail);
+  struct opgap_tree *tree = &decoder->tree;
+  bool parent = opgap_tree_is_parent(tree, record->depth);
+  record->start_ns = parent ? tree->first[record->depth + 1] - lead : tree->end + lead;
+  record->end_ns = (parent ? tree->end : record->start_ns) + tail;
+  opgap_tree_add(tree, record->depth, record->start_ns, record->end_ns);
+  for (unsigned i = 0; i < fixed->delta_count; i++) {
+    unsigned field = fixed->delta_field[i];
+    record->field[field] = decoder->previous[field] += fixed->delta[i];
+  }
+  return true;
+}
+
 /* Not checked: a value that lies behind the end of its column is some value, and its column's place says so later. */
 static inline __attribute__((always_inline)) bool decode_record(struct opgap_cursor *cursor,
                                                                 struct opgap_record *record, bool checked)
 {
   struct decoder *decoder = &cursor->decoder;
-  uint64_t event, depth, value;
-  if (!next_value(&decoder->event, &event, checked) || !next_value(&decoder->depth, &depth, checked) ||
-      !next_value(&decoder->end, &value, checked) || event >= OPGAP_MAX_EVENTS || decoder->plan_of[event] == 0)
+  uint64_t pattern, depth, value;
+  if (!next_value(&decoder->pattern, &pattern, checked) || pattern >= decoder->pattern_count)
     return false;
-  struct plan *plan = &decoder->plans[decoder->plan_of[event] - 1];
+  unsigned index = decoder->patterns[pattern];
+  if (index & FIXED) {
+    uint64_t *of_pair = opgap_lead_slot(&decoder->leads, (uint32_t)pattern);
+    decoder->leads.pattern = (uint32_t)pattern;
+    return decode_fixed(decoder, &decoder->fixed[index & ~FIXED], of_pair, record, checked);
+  }
+  decoder->leads.pattern = (uint32_t)pattern;
+  if (!next_value(&decoder->depth, &depth, checked) || !next_value(&decoder->end, &value, checked) || index == 0)
+    return false;
+  struct plan *plan = &decoder->plans[index - 1];
   if (plan->left-- == 0)
     return false;
   *record = plan->record;
-  decoder->end.previous += opgap_unzigzag(value);
   record->depth = (uint8_t)depth;
-  record->end_ns = record->start_ns = decoder->end.previous;
+  record->end_ns = record->start_ns = decoder->tree.end + opgap_unzigzag(value);
   struct varying *v = plan->varying, *plain = v + plan->ends[KIND_PLAIN], *delta = v + plan->ends[KIND_DELTA],
                  *name = v + plan->ends[KIND_NAME];
   if (plan->ends[KIND_DURATION] > 0) {
@@ -297,6 +330,7 @@ static inline __attribute__((always_inline)) bool decode_record(struct opgap_cur
       return false;
     record->start_ns -= opgap_unzigzag(value);
   }
+  opgap_tree_add(&decoder->tree, record->depth, record->start_ns, record->end_ns);
   if (plan->ends[KIND_STATUS] > plan->ends[KIND_DURATION]) {
     if (!next_value(&v++->column, &value, checked))
       return false;
@@ -318,10 +352,105 @@ static inline __attribute__((always_inline)) bool decode_record(struct opgap_cur
   return true;
 }
 
+static bool get_varints(const uint8_t **at, const uint8_t *end, uint64_t *values, unsigned count)
+{
+  for (unsigned i = 0; i < count; i++)
+    if (!opgap_get_varint(at, end, &values[i]))
+      return false;
+  return true;
+}
+
+/* A row of a fixed pattern behind its event and form; NULL: it cannot be read. */
+static struct fixed *read_fixed(struct opgap_cursor *cursor, const struct opgap_event *row, const uint8_t **at,
+                                const uint8_t *end)
+{
+  struct decoder *decoder = &cursor->decoder;
+  uint64_t values[2 + OPGAP_MAX_FIELDS] = {0};
+  if (row == NULL || row->kind != OPGAP_SPAN || !get_varints(at, end, values, 2u + row->field_count))
+    return NULL;
+  if (decoder->fixed_count == decoder->fixed_room) {
+    size_t room = decoder->fixed_room ? decoder->fixed_room * 2 : 64;
+    struct fixed *grown = realloc(decoder->fixed, room * sizeof *grown);
+    if (grown == NULL)
+      return NULL;
+    decoder->fixed = grown;
+    decoder->fixed_room = room;
+  }
+  struct fixed *fixed = &decoder->fixed[decoder->fixed_count++];
+  *fixed = (struct fixed){.record = {.event = row->id, .depth = (uint8_t)values[0], .status = (uint32_t)values[1]}};
+  for (unsigned f = 0; f < row->field_count; f++) {
+    uint64_t value = values[2 + f];
+    switch (row->fields[f].coding) {
+    case OPGAP_NAME:
+      fixed->record.field[f] = name_of_chunk(cursor, value);
+      break;
+    case OPGAP_DELTA:
+      if (value == 0) {
+        fixed->record.field[f] = UINT64_MAX;
+        break;
+      }
+      fixed->delta[fixed->delta_count] = opgap_unzigzag(value - 1);
+      fixed->delta_field[fixed->delta_count++] = (uint8_t)f;
+      break;
+    default:
+      fixed->record.field[f] = value;
+    }
+  }
+  return fixed;
+}
+
+/* The patterns of a chunk, up to the first that cannot be read.  In version 1 an event's id was its pattern. */
+static void read_patterns(struct opgap_cursor *cursor)
+{
+  struct decoder *decoder = &cursor->decoder;
+  struct column rows = decoder->common[OPGAP_COLUMN_PATTERNS];
+  uint64_t head[2]; /* event, form */
+  decoder->fixed_count = decoder->pattern_count = 0;
+  if (rows.at == NULL) {
+    memcpy(decoder->patterns, decoder->plan_of, sizeof decoder->plan_of);
+    decoder->pattern_count = OPGAP_MAX_EVENTS;
+    return;
+  }
+  while (rows.at < rows.end && decoder->pattern_count < OPGAP_PATTERNS_MAX &&
+         get_varints(&rows.at, rows.end, head, 2) && head[0] < OPGAP_MAX_EVENTS) {
+    if (head[1] == OPGAP_PATTERN_LOOSE)
+      decoder->patterns[decoder->pattern_count++] = decoder->plan_of[head[0]];
+    else if (head[1] == OPGAP_PATTERN_FIXED &&
+             read_fixed(cursor, cursor->process->events[head[0]], &rows.at, rows.end) != NULL)
+      decoder->patterns[decoder->pattern_count++] = (uint16_t)(FIXED | (decoder->fixed_count - 1));
+    else
+      break;
+  }
+}
+
+/* To the chunk's first record. */
+static void rewind_chunk(struct opgap_cursor *cursor)
+{
+  struct decoder *decoder = &cursor->decoder;
+  for (unsigned i = 0; i < decoder->used_count; i++) {
+    const struct opgap_event *row = cursor->process->events[decoder->used[i]];
+    if (row != NULL)
+      make_plan(cursor, &decoder->plans[i], row);
+    else
+      decoder->plan_of[decoder->used[i]] = 0; /* an event that is not described is not decoded */
+  }
+  read_patterns(cursor);
+  const struct column *common = decoder->common;
+  bool has_patterns = common[OPGAP_COLUMN_PATTERNS].at != NULL;
+  decoder->pattern = present(decoder, common[has_patterns ? OPGAP_COLUMN_PATTERN : OPGAP_COLUMN_EVENT]);
+  decoder->depth = present(decoder, common[OPGAP_COLUMN_DEPTH]);
+  decoder->end = present(decoder, common[OPGAP_COLUMN_END]);
+  decoder->lead = present(decoder, common[OPGAP_COLUMN_LEAD]);
+  decoder->tail = present(decoder, common[OPGAP_COLUMN_TAIL]);
+  decoder->tree.end = cursor->process->shift_ns;
+  decoder->tree.depth = 0;
+  memset(&decoder->leads, 0, sizeof decoder->leads);
+  memset(decoder->previous, 0, sizeof decoder->previous);
+}
+
 /* Opens a chunk: its columns and names; its records come in decode_some. */
 static bool open_chunk(struct opgap_cursor *cursor, const struct opgap_chunk_header *chunk, const uint8_t *payload)
 {
-  struct decoder *decoder = &cursor->decoder;
   uint64_t records, columns;
   if (!reserve((void **)&cursor->raw, &cursor->raw_capacity, (size_t)chunk->raw_bytes + PADDING, 1))
     return false;
@@ -334,19 +463,10 @@ static bool open_chunk(struct opgap_cursor *cursor, const struct opgap_chunk_hea
   if (!opgap_get_varint(&at, end, &records) || !opgap_get_varint(&at, end, &columns) ||
       records > OPGAP_CHUNK_RECORDS_MAX || records > chunk->records)
     return false;
-  if (!read_directory(decoder, &at, end, columns) || !read_names(cursor, at, end, &cursor->chunk_name_count))
+  if (!read_directory(&cursor->decoder, &at, end, columns) || !read_names(cursor, at, end, &cursor->chunk_name_count))
     return false;
-  for (unsigned i = 0; i < decoder->used_count; i++) {
-    const struct opgap_event *row = cursor->process->events[decoder->used[i]];
-    if (row != NULL)
-      make_plan(cursor, &decoder->plans[i], row);
-    else
-      decoder->plan_of[decoder->used[i]] = 0; /* an event that is not described is not decoded */
-  }
-  decoder->event = present(decoder, decoder->event);
-  decoder->depth = present(decoder, decoder->depth);
-  decoder->end = present(decoder, decoder->end);
-  decoder->end.previous = cursor->process->shift_ns;
+  rewind_chunk(cursor);
+  cursor->records_done = 0;
   cursor->records_left = records;
   atomic_fetch_add(&cursor->process->invalid, chunk->records - records); /* that only the header claims */
   return true;
@@ -370,7 +490,8 @@ static bool is_within(const struct column *column)
 /* No column was read past its end. */
 static bool are_within(const struct decoder *decoder)
 {
-  bool within = is_within(&decoder->event) && is_within(&decoder->depth) && is_within(&decoder->end);
+  bool within = is_within(&decoder->pattern) && is_within(&decoder->depth) && is_within(&decoder->end) &&
+                is_within(&decoder->lead) && is_within(&decoder->tail);
   for (unsigned i = 0; i < decoder->used_count && within; i++) {
     const struct plan *plan = &decoder->plans[i];
     for (unsigned k = 0; decoder->plan_of[decoder->used[i]] != 0 && k < plan->ends[KIND_NAME]; k++)
@@ -379,47 +500,28 @@ static bool are_within(const struct decoder *decoder)
   return within;
 }
 
-static void save_places(struct decoder *decoder)
+/* Decodes a chunk again, with all checks, up to the records wanted now. */
+static size_t decode_again(struct opgap_cursor *cursor, size_t wanted)
 {
-  for (unsigned i = 0; i < decoder->used_count; i++) {
-    const struct plan *plan = &decoder->plans[i];
-    if (decoder->plan_of[decoder->used[i]] == 0)
-      continue;
-    decoder->places[i].left = plan->left;
-    memcpy(decoder->places[i].varying, plan->varying, plan->ends[KIND_NAME] * sizeof *plan->varying);
-  }
-}
-
-static void restore_places(struct decoder *decoder)
-{
-  for (unsigned i = 0; i < decoder->used_count; i++) {
-    struct plan *plan = &decoder->plans[i];
-    if (decoder->plan_of[decoder->used[i]] == 0)
-      continue;
-    plan->left = decoder->places[i].left;
-    memcpy(plan->varying, decoder->places[i].varying, plan->ends[KIND_NAME] * sizeof *plan->varying);
-  }
+  rewind_chunk(cursor);
+  for (uint64_t i = 0; i < cursor->records_done; i++)
+    if (decode_records(cursor, 1, true) == 0)
+      return 0;
+  return decode_records(cursor, wanted, true);
 }
 
 /* Values are looked for without asking where their columns end, which the padding makes safe.  Where that went wrong,
- * as in a damaged chunk only, the same records are decoded again with all checks. */
+ * as in a damaged chunk only, the chunk is decoded again with all checks. */
 static void decode_some(struct opgap_cursor *cursor)
 {
-  struct decoder *decoder = &cursor->decoder;
   size_t wanted = cursor->records_left < DECODE_AT_ONCE ? cursor->records_left : DECODE_AT_ONCE;
-  struct column event = decoder->event, depth = decoder->depth, end = decoder->end;
   cursor->record_at = cursor->record_count = 0;
   if (wanted == 0)
     return; /* the chunk could not be opened: there may be no plans */
-  save_places(decoder);
   cursor->record_count = decode_records(cursor, wanted, false);
-  if (cursor->record_count < wanted || !are_within(decoder)) {
-    restore_places(decoder);
-    decoder->event = event;
-    decoder->depth = depth;
-    decoder->end = end;
-    cursor->record_count = decode_records(cursor, wanted, true);
-  }
+  if (cursor->record_count < wanted || !are_within(&cursor->decoder))
+    cursor->record_count = decode_again(cursor, wanted);
+  cursor->records_done += cursor->record_count;
   cursor->records_left -= cursor->record_count;
   if (cursor->record_count == wanted)
     return;

@@ -7,7 +7,10 @@
 
 #include "format/reader.h"
 
-#define CHUNK_SEGMENTS 7u /* leaves room for counter records behind the ring's own */
+#define CHUNK_WORDS (7u * (OPGAP_SEGMENT_DATA / 8)) /* leaves room for counter records behind the ring's own */
+#define CHUNK_SEGMENTS 14u                          /* as many as have so many words: a short op, of four, takes two */
+static_assert(CHUNK_SEGMENTS * (OPGAP_SEGMENT_DATA / 8) / OPGAP_SHORT_OP_WORDS * OPGAP_FIXED_WORDS <= CHUNK_WORDS,
+              "segments of short ops");
 #define ZSTD_LEVEL 1
 /* Description and schema are short, and every process writes them once: a third of the time, and 0.7 KB more. */
 #define ZSTD_ONCE_LEVEL (-1)
@@ -285,8 +288,8 @@ static bool collect(struct opgap_consumer *consumer, struct opgap_thread *slot, 
       bytes = OPGAP_SEGMENT_DATA - offset;
     if ((offset | bytes) % 8)
       break;
-    size_t taken = opgap_encode_add(&consumer->encoder, segment->data + offset / 8, bytes / 8, segment->ticks_high,
-                                    CHUNK_SEGMENTS * (OPGAP_SEGMENT_DATA / 8));
+    size_t taken =
+        opgap_encode_add(&consumer->encoder, segment->data + offset / 8, bytes / 8, segment->ticks_high, CHUNK_WORDS);
     at->position += taken * 8;
     if (taken * 8 < bytes)
       break;

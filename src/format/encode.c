@@ -116,9 +116,15 @@ uint32_t opgap_crc32(uint32_t crc, const void *data, size_t size)
 static void set_event(struct opgap_encoder *encoder, const struct opgap_event *row)
 {
   unsigned head = row->kind == OPGAP_SPAN ? 3 : 2;
+  bool op = row->id == OPGAP_EV_OP || row->id == OPGAP_EV_RANGE;
+  bool call = (row->flags & OPGAP_EVENT_HOOK) && row->field_count == 2;
   encoder->events[row->id] = row;
-  encoder->shapes[row->id] = (struct opgap_record_shape){(uint8_t)(head + row->field_count), (uint8_t)head,
-                                                         (row->flags & OPGAP_EVENT_HOOK) && row->field_count == 2};
+  encoder->shapes[row->id] = (struct opgap_record_shape){.words = (uint8_t)(head + row->field_count),
+                                                         .head = (uint8_t)head,
+                                                         .short_words = op     ? OPGAP_SHORT_OP_WORDS
+                                                                        : call ? OPGAP_SHORT_WORDS
+                                                                               : 0,
+                                                         .op = op};
 }
 
 void opgap_encoder_init(struct opgap_encoder *encoder, const struct opgap_event *hooks, unsigned hook_count)
@@ -163,46 +169,220 @@ void opgap_encode_begin(struct opgap_encoder *encoder, const struct opgap_tick_s
   }
   atomic_signal_fence(memory_order_seq_cst); /* as in opgap_encode_add */
   encoder->scale = scale ? *scale : (struct opgap_tick_scale){.mult = UINT64_C(1) << 32};
-  encoder->present_count = encoder->count = encoder->records = encoder->invalid = encoder->name_count = 0;
+  encoder->present_count = encoder->count = encoder->records = encoder->loose = encoder->invalid = 0;
+  encoder->name_count = encoder->patterns = encoder->fixed_count = 0;
   encoder->first_ns = UINT64_MAX;
-  encoder->last_ns = encoder->end_ns = 0;
-  encoder->event_end = encoder->event_column;
+  encoder->last_ns = encoder->tree.end = encoder->tree.depth = 0;
+  encoder->sequence = 0;
+  memset(&encoder->leads, 0, sizeof encoder->leads);
+  encoder->pattern_end = encoder->pattern_column;
   encoder->depth_end = encoder->depth_column;
   encoder->end_end = encoder->end_column;
+  encoder->lead_end = encoder->lead_column;
+  encoder->tail_end = encoder->tail_column;
+  encoder->rows_end = encoder->pattern_rows;
   encoder->epoch++;
 }
 
-/* Writes a record out in full, times in ns.  Returns the time of its end. */
-static inline uint64_t unfold(struct opgap_encoder *encoder, const struct opgap_record_shape *shape, uint64_t *to,
-                              uint64_t word0, const uint64_t *w, uint32_t ticks_high)
+static void note_times(struct opgap_encoder *encoder, uint64_t start, uint64_t end)
 {
-  const struct opgap_tick_scale *scale = &encoder->scale;
-  unsigned event = word0 & 0xffff;
-  if ((word0 >> 16 & 0xff) != shape->words) { /* a short one */
-    uint64_t time = opgap_scale(scale, (uint64_t)ticks_high << 32 | word0 >> 32);
-    to[0] = word0 & UINT32_MAX;
-    to[1] = to[2] = time;
-    to[shape->head] = w[1] & ((UINT64_C(1) << OPGAP_SHORT_OBJECT_BITS) - 1);
-    to[shape->head + 1] = w[1] >> OPGAP_SHORT_OBJECT_BITS;
-    if (time < encoder->first_ns)
-      encoder->first_ns = time;
-    return time;
-  }
-  uint64_t start = opgap_scale(scale, w[1]), end = start;
-  to[0] = word0;
-  to[1] = start;
-  unsigned i = 2;
-  if (shape->head == 3) {
-    to[2] = end = opgap_scale(scale, w[2]);
-    encoder->lengths[event] |= end - start;
-    i = 3;
-  }
-  for (; i < shape->words; i++)
-    to[i] = w[i];
-  encoder->statuses[event] |= (uint32_t)(word0 >> 32);
   if (start < encoder->first_ns)
     encoder->first_ns = start;
-  return end;
+  if (end > encoder->last_ns)
+    encoder->last_ns = end;
+}
+
+/* ---- fixed patterns ---- */
+
+/* An op's record: its pattern is all but its times. */
+struct op {
+  uint64_t key[3]; /* event, depth | name; alloc_bytes | counts; sequence, as in a row | stack */
+  uint64_t start, end, sequence;
+};
+#define KEY_WORD0 UINT64_C(0xff00ffff)
+#define LOW(x) ((x)&UINT32_MAX)
+
+struct counts {
+  uint32_t allocs, frees, status;
+};
+static inline struct counts get_counts(uint32_t counts)
+{
+  uint32_t most = (1u << OPGAP_SHORT_COUNT_BITS) - 1;
+  return (struct counts){counts & most, counts >> OPGAP_SHORT_COUNT_BITS & most, counts >> OPGAP_SHORT_STATUS_SHIFT};
+}
+
+/* False: a value is too large for a pattern. */
+static inline bool get_op(const struct opgap_encoder *encoder, uint64_t word0, const uint64_t *w, bool is_short,
+                          uint32_t ticks_high, struct op *op)
+{
+  uint64_t name, stack, sequence;
+  if (is_short) {
+    const struct opgap_short_op *record = (const struct opgap_short_op *)w;
+    uint64_t end = (uint64_t)ticks_high << 32 | word0 >> 32;
+    op->end = opgap_scale(&encoder->scale, end);
+    op->start = opgap_scale(&encoder->scale, end - record->length);
+    name = record->name;
+    stack = record->stack;
+    sequence = (uint64_t)record->sequence;
+    op->key[1] = w[3];
+  } else {
+    uint32_t status = (uint32_t)(word0 >> 32);
+    name = w[3];
+    sequence = w[4];
+    stack = w[8];
+    if ((name | stack) >> 32 || !opgap_op_fits(0, w[6], w[5], w[7], status, sequence))
+      return false;
+    op->key[1] = w[6] | (uint64_t)opgap_short_counts(w[5], w[7], status) << 32;
+    op->start = opgap_scale(&encoder->scale, w[1]);
+    op->end = opgap_scale(&encoder->scale, w[2]);
+  }
+  uint64_t code = sequence == OPGAP_NO_SEQUENCE ? 0 : 1 + opgap_zigzag(sequence - encoder->sequence);
+  op->key[0] = (word0 & KEY_WORD0) | name << 32;
+  op->key[2] = code | stack << 32;
+  op->sequence = sequence;
+  return code <= UINT32_MAX;
+}
+
+static void put_row(struct opgap_encoder *encoder, const struct op *op)
+{
+  uint64_t head = op->key[0];
+  struct counts counts = get_counts((uint32_t)(op->key[1] >> 32));
+  const uint64_t values[] = {
+      head & 0xffff,   OPGAP_PATTERN_FIXED, head >> 24 & 0xff, counts.status, name_index(encoder, head >> 32),
+      LOW(op->key[2]), counts.allocs,       LOW(op->key[1]),   counts.frees,  name_index(encoder, op->key[2] >> 32)};
+  for (unsigned i = 0; i < sizeof values / sizeof *values; i++)
+    encoder->rows_end = opgap_put_varint(encoder->rows_end, values[i]);
+}
+
+/* The pattern of an op, a new one if need be; NULL: there are too many. */
+static inline struct opgap_fixed *find_fixed(struct opgap_encoder *encoder, const struct op *op)
+{
+  uint64_t h = (op->key[0] * UINT64_C(0x9e3779b97f4a7c15)) ^ (op->key[1] * UINT64_C(0xc2b2ae3d27d4eb4f)) ^
+               (op->key[2] * UINT64_C(0xd6e8feb86659fd93));
+  for (uint64_t i = h >> 53;; i++) {
+    struct opgap_fixed *fixed = &encoder->fixed[i % OPGAP_FIXED_SLOTS];
+    if (fixed->epoch != encoder->epoch) {
+      if (encoder->fixed_count == OPGAP_FIXED_MAX)
+        return NULL;
+      encoder->fixed_count++;
+      *fixed = (struct opgap_fixed){
+          .key = {op->key[0], op->key[1], op->key[2]}, .index = encoder->patterns++, .epoch = encoder->epoch};
+      put_row(encoder, op);
+      return fixed;
+    }
+    if (fixed->key[0] == op->key[0] && fixed->key[1] == op->key[1] && fixed->key[2] == op->key[2])
+      return fixed;
+  }
+}
+static_assert(OPGAP_FIXED_SLOTS == 1u << (64 - 53), "hash of a pattern");
+
+/* Codes an op; false: it has no fixed pattern. */
+static inline __attribute__((always_inline)) bool add_op(struct opgap_encoder *encoder, uint64_t word0,
+                                                         const uint64_t *w, bool is_short, uint32_t ticks_high)
+{
+  struct op op;
+  if (!get_op(encoder, word0, w, is_short, ticks_high, &op))
+    return false;
+  struct opgap_fixed *fixed = find_fixed(encoder, &op);
+  if (fixed == NULL)
+    return false;
+  struct opgap_tree *tree = &encoder->tree;
+  uint8_t depth = (uint8_t)(word0 >> 24);
+  bool parent = opgap_tree_is_parent(tree, depth);
+  uint64_t lead = parent ? tree->first[depth + 1] - op.start : op.start - tree->end;
+  uint64_t tail = op.end - (parent ? tree->end : op.start);
+  encoder->pattern_end = opgap_put_varint(encoder->pattern_end, fixed->index);
+  uint64_t *of_pair = opgap_lead_slot(&encoder->leads, fixed->index);
+  encoder->lead_end = opgap_put_varint(encoder->lead_end, opgap_zigzag(lead - (*of_pair ? *of_pair : fixed->lead)));
+  encoder->tail_end = opgap_put_varint(encoder->tail_end, opgap_zigzag(tail - fixed->tail));
+  *of_pair = fixed->lead = lead;
+  encoder->leads.pattern = fixed->index;
+  fixed->tail = tail;
+  if (op.sequence != OPGAP_NO_SEQUENCE)
+    encoder->sequence = op.sequence;
+  encoder->count += OPGAP_FIXED_WORDS;
+  encoder->records++;
+  opgap_tree_add(tree, depth, op.start, op.end);
+  note_times(encoder, op.start, op.end);
+  return true;
+}
+
+/* ---- loose ones ---- */
+
+/* Writes a short record out in full. */
+static inline void unfold_short(const struct opgap_encoder *encoder, const struct opgap_record_shape *shape,
+                                uint64_t *to, uint64_t word0, const uint64_t *w, uint32_t ticks_high)
+{
+  uint64_t ticks = (uint64_t)ticks_high << 32 | word0 >> 32, end = opgap_scale(&encoder->scale, ticks);
+  to[0] = LOW(word0);
+  to[1] = to[2] = end;
+  if (shape->op) {
+    const struct opgap_short_op *op = (const struct opgap_short_op *)w;
+    struct counts counts = get_counts(op->counts);
+    to[0] |= (uint64_t)counts.status << 32;
+    to[1] = opgap_scale(&encoder->scale, ticks - op->length);
+    to[3] = op->name;
+    to[4] = (uint64_t)op->sequence;
+    to[5] = counts.allocs;
+    to[6] = op->alloc_bytes;
+    to[7] = counts.frees;
+    to[8] = op->stack;
+  } else {
+    to[shape->head] = w[1] & ((UINT64_C(1) << OPGAP_SHORT_OBJECT_BITS) - 1);
+    to[shape->head + 1] = w[1] >> OPGAP_SHORT_OBJECT_BITS;
+  }
+}
+
+/* Writes a record out in full, times in ns. */
+static inline void unfold(const struct opgap_encoder *encoder, const struct opgap_record_shape *shape, uint64_t *to,
+                          uint64_t word0, const uint64_t *w, uint32_t ticks_high)
+{
+  if ((word0 >> 16 & 0xff) != shape->words) {
+    unfold_short(encoder, shape, to, word0, w, ticks_high);
+    return;
+  }
+  to[0] = word0;
+  to[1] = opgap_scale(&encoder->scale, w[1]);
+  unsigned i = 2;
+  if (shape->head == 3)
+    to[i++] = opgap_scale(&encoder->scale, w[2]);
+  for (; i < shape->words; i++)
+    to[i] = w[i];
+}
+
+static void add_event(struct opgap_encoder *encoder, unsigned event)
+{
+  encoder->present[encoder->present_count++] = (uint16_t)event;
+  encoder->loose_pattern[event] = (uint16_t)encoder->patterns++;
+  encoder->rows_end = opgap_put_varint(encoder->rows_end, event);
+  encoder->rows_end = opgap_put_varint(encoder->rows_end, OPGAP_PATTERN_LOOSE);
+  /* A forked child begins with a copy of this, from any moment: an event that is counted must be in `present`, by
+   * which the next chunk forgets it. */
+  atomic_signal_fence(memory_order_seq_cst);
+}
+
+static inline void add_loose(struct opgap_encoder *encoder, const struct opgap_record_shape *shape, uint64_t word0,
+                             const uint64_t *w, uint32_t ticks_high)
+{
+  unsigned event = word0 & 0xffff;
+  uint8_t depth = (uint8_t)(word0 >> 24);
+  uint64_t *to = encoder->words + encoder->count;
+  unfold(encoder, shape, to, word0, w, ticks_high);
+  if (encoder->of_event[event] == 0)
+    add_event(encoder, event);
+  encoder->of_event[event]++;
+  encoder->at[encoder->loose++] = (uint16_t)encoder->count;
+  encoder->count += shape->words;
+  encoder->records++;
+  uint64_t start = to[1], end = shape->head == 3 ? to[2] : start;
+  encoder->statuses[event] |= (uint32_t)(to[0] >> 32);
+  encoder->lengths[event] |= end - start;
+  encoder->leads.pattern = encoder->loose_pattern[event];
+  encoder->pattern_end = opgap_put_varint(encoder->pattern_end, encoder->leads.pattern);
+  encoder->depth_end = opgap_put_varint(encoder->depth_end, depth);
+  encoder->end_end = opgap_put_varint(encoder->end_end, opgap_zigzag(end - encoder->tree.end));
+  opgap_tree_add(&encoder->tree, depth, start, end);
+  note_times(encoder, start, end);
 }
 
 size_t opgap_encode_add(struct opgap_encoder *encoder, const uint64_t *words, size_t count, uint32_t ticks_high,
@@ -213,6 +393,12 @@ size_t opgap_encode_add(struct opgap_encoder *encoder, const uint64_t *words, si
     /* once: a living program's ring, read from outside, may change meanwhile */
     uint64_t word0 = __atomic_load_n(&words[i], __ATOMIC_RELAXED);
     uint32_t event = word0 & 0xffff, size = word0 >> 16 & 0xff;
+    /* what a training has most of, first */
+    if (event == OPGAP_EV_OP && size == OPGAP_SHORT_OP_WORDS && i + OPGAP_SHORT_OP_WORDS <= count &&
+        encoder->count + OPGAP_FIXED_WORDS <= limit && add_op(encoder, word0, words + i, true, ticks_high)) {
+      i += OPGAP_SHORT_OP_WORDS;
+      continue;
+    }
     if (event == 0) { /* padding up to the end of a segment; its status says how much */
       i += word0 >> 32 ? word0 >> 32 : 1;
       continue;
@@ -222,35 +408,21 @@ size_t opgap_encode_add(struct opgap_encoder *encoder, const uint64_t *words, si
       return count;
     }
     const struct opgap_record_shape *shape = event < OPGAP_MAX_EVENTS ? &encoder->shapes[event] : encoder->shapes;
-    if (shape->words == 0 || (size != shape->words && !(size == OPGAP_SHORT_WORDS && shape->may_be_short))) {
+    if (shape->words == 0 || (size != shape->words && size != shape->short_words)) {
       encoder->invalid++;
       i += size;
       continue;
     }
     if (encoder->count + shape->words > limit)
       return i;
-    uint64_t end = unfold(encoder, shape, encoder->words + encoder->count, word0, words + i, ticks_high);
-    if (encoder->of_event[event] == 0) {
-      encoder->present[encoder->present_count++] = (uint16_t)event;
-      /* A forked child begins with a copy of this, from any moment: an event that is counted must be in `present`, by
-       * which the next chunk forgets it. */
-      atomic_signal_fence(memory_order_seq_cst);
-    }
-    encoder->of_event[event]++;
-    encoder->at[encoder->records++] = (uint16_t)encoder->count;
-    encoder->count += shape->words;
-    encoder->event_end = opgap_put_varint(encoder->event_end, event);
-    encoder->depth_end = opgap_put_varint(encoder->depth_end, word0 >> 24 & 0xff);
-    encoder->end_end = opgap_put_varint(encoder->end_end, opgap_zigzag(end - encoder->end_ns));
-    encoder->end_ns = end;
-    if (end > encoder->last_ns)
-      encoder->last_ns = end;
+    if (!shape->op || !add_op(encoder, word0, words + i, size == OPGAP_SHORT_OP_WORDS, ticks_high))
+      add_loose(encoder, shape, word0, words + i, ticks_high);
     i += size;
   }
   return count;
 }
 
-/* Puts the records in the order of their events, and each event's in theirs. */
+/* Puts the loose records in the order of their events, and each event's in theirs. */
 static void sort_by_event(struct opgap_encoder *encoder)
 {
   uint32_t next[OPGAP_MAX_EVENTS], place = 0; /* only those of `present` are used */
@@ -258,7 +430,7 @@ static void sort_by_event(struct opgap_encoder *encoder)
     next[encoder->present[i]] = place;
     place += encoder->of_event[encoder->present[i]];
   }
-  for (uint32_t r = 0; r < encoder->records; r++)
+  for (uint32_t r = 0; r < encoder->loose; r++)
     encoder->order[next[encoder->words[encoder->at[r]] & 0xffff]++] = encoder->at[r];
 }
 
@@ -303,15 +475,19 @@ static uint8_t *put_event_column(struct opgap_encoder *encoder, unsigned event, 
 }
 
 /* The columns that add has coded. */
+#define COMMON_COLUMNS 6u
 static uint8_t *put_common_columns(const struct opgap_encoder *encoder, struct opgap_column_entry *entry, uint8_t *out)
 {
   const struct {
     unsigned column;
     const uint8_t *begin, *end;
-  } columns[] = {{OPGAP_COLUMN_EVENT, encoder->event_column, encoder->event_end},
-                 {OPGAP_COLUMN_DEPTH, encoder->depth_column, encoder->depth_end},
-                 {OPGAP_COLUMN_END, encoder->end_column, encoder->end_end}};
-  for (unsigned i = 0; i < sizeof columns / sizeof *columns; i++) {
+  } columns[COMMON_COLUMNS] = {{OPGAP_COLUMN_PATTERNS, encoder->pattern_rows, encoder->rows_end},
+                               {OPGAP_COLUMN_PATTERN, encoder->pattern_column, encoder->pattern_end},
+                               {OPGAP_COLUMN_DEPTH, encoder->depth_column, encoder->depth_end},
+                               {OPGAP_COLUMN_END, encoder->end_column, encoder->end_end},
+                               {OPGAP_COLUMN_LEAD, encoder->lead_column, encoder->lead_end},
+                               {OPGAP_COLUMN_TAIL, encoder->tail_column, encoder->tail_end}};
+  for (unsigned i = 0; i < COMMON_COLUMNS; i++) {
     size_t bytes = (size_t)(columns[i].end - columns[i].begin);
     memcpy(out, columns[i].begin, bytes);
     out += bytes;
@@ -345,14 +521,14 @@ struct opgap_encoded opgap_encode_end(struct opgap_encoder *encoder, uint8_t *ou
                                  .invalid = encoder->invalid,
                                  .first_ns = encoder->records ? encoder->first_ns : 0,
                                  .last_ns = encoder->last_ns};
-  unsigned columns = 3, column = 3;
+  unsigned columns = COMMON_COLUMNS, column = COMMON_COLUMNS;
   for (unsigned i = 0; i < encoder->present_count; i++) {
     const struct opgap_event *row = encoder->events[encoder->present[i]];
     columns += (row->kind == OPGAP_SPAN) + 1u + row->field_count;
   }
   uint8_t *at = opgap_put_varint(out, encoder->records);
   at = opgap_put_varint(at, columns);
-  struct opgap_column_entry entry, common[3];
+  struct opgap_column_entry entry, common[COMMON_COLUMNS];
   uint8_t *directory = at;
   at += columns * sizeof entry;
   at = put_common_columns(encoder, common, at);

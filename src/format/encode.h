@@ -1,8 +1,9 @@
 /* Encoding: records in ring form -> the payload of a RECORDS chunk; keys, values and the schema -> their payloads.
  *
- * A chunk   begin; add, as often as there are pieces of ring; end.  add checks each record, writes it out in full with
- *           its times in ns (`words`, which fit the second-level cache), and codes the columns that all events have;
- * end puts the records in the order of their events and codes each event's columns, one after the other.
+ * A chunk   begin; add, as often as there are pieces of ring; end.  add checks each record and finds its pattern.  Ops,
+ *           of which a training has a hundred different ones, have fixed patterns: two times remain, and add codes
+ * them. Other records it writes out in full with their times in ns (`words`, which fit the second-level cache); end
+ * puts them in the order of their events and codes each event's columns, one after the other.
  *
  * Context   The consumer of the rings (flusher, leaving thread, recovery).  Pure functions over buffers: no allocation,
  *           no system call, no errno.
@@ -36,10 +37,27 @@ static inline uint64_t opgap_scale(const struct opgap_tick_scale *scale, uint64_
 
 #define OPGAP_ENCODE_MAX_RECORDS (OPGAP_ENCODE_MAX_WORDS / 2)
 
+#define OPGAP_FIXED_WORDS 2u    /* that a record of a fixed pattern counts as */
+#define OPGAP_FIXED_SLOTS 2048u /* a power of two */
+#define OPGAP_FIXED_MAX (OPGAP_FIXED_SLOTS / 2)
+/* The longest row of a fixed pattern: event, form, depth, status; name, sequence, allocs, alloc_bytes, frees, stack. */
+#define OPGAP_FIXED_ROW (2u + 1u + 2u + 1u + 3u + 5u + 2u + 5u + 2u + 3u)
+#define OPGAP_LOOSE_ROW (2u + 1u)
+#define OPGAP_PATTERN_BYTES (OPGAP_FIXED_MAX * OPGAP_FIXED_ROW + OPGAP_MAX_EVENTS * OPGAP_LOOSE_ROW)
+static_assert(OPGAP_FIXED_MAX + OPGAP_MAX_EVENTS <= OPGAP_PATTERNS_MAX, "patterns");
+
 /* The size of an event's records in words: 0: unknown, its records are invalid. */
 struct opgap_record_shape {
   uint8_t words, head; /* head: before the fields, 3 for a span */
-  bool may_be_short;   /* arena.h */
+  uint8_t short_words; /* arena.h; 0: never short */
+  bool op;             /* has the fields of an op */
+};
+
+/* A fixed pattern of the chunk in the making, and the times of the last record that had it. */
+struct opgap_fixed {
+  uint64_t key[3];
+  uint64_t lead, tail;
+  uint32_t epoch, index;
 };
 
 /* What an encoder needs to know of events and names. */
@@ -50,24 +68,40 @@ struct opgap_encoder {
   void *name_context;
   /* the chunk in the making */
   struct opgap_tick_scale scale;
-  uint64_t first_ns, last_ns, end_ns; /* of all records; of the latest one */
-  uint32_t count, records, invalid;   /* count: of words */
+  uint64_t first_ns, last_ns; /* of all records */
+  struct opgap_tree tree;
+  struct opgap_leads leads;
+  uint64_t sequence; /* the last one of a fixed pattern */
+  /* count: of words, OPGAP_FIXED_WORDS for a record of a fixed pattern, which has none; loose: records of loose ones */
+  uint32_t count, records, loose, invalid;
+  uint32_t patterns, fixed_count;
   unsigned present_count;
   uint16_t present[OPGAP_MAX_EVENTS];       /* events, in the order in which they came */
   uint32_t of_event[OPGAP_MAX_EVENTS];      /* records */
   uint32_t statuses[OPGAP_MAX_EVENTS];      /* all statuses, or-ed: 0: the column is 0 */
   uint64_t lengths[OPGAP_MAX_EVENTS];       /* likewise of durations */
-  uint16_t at[OPGAP_ENCODE_MAX_RECORDS];    /* word offset of each record */
+  uint16_t loose_pattern[OPGAP_MAX_EVENTS]; /* valid for those in `present` */
+  uint16_t at[OPGAP_ENCODE_MAX_RECORDS];    /* word offset of each loose record */
   uint16_t order[OPGAP_ENCODE_MAX_RECORDS]; /* the same, event by event */
   uint64_t words[OPGAP_ENCODE_MAX_WORDS];
-  uint8_t event_column[2 * OPGAP_ENCODE_MAX_RECORDS], depth_column[2 * OPGAP_ENCODE_MAX_RECORDS];
-  uint8_t end_column[10 * OPGAP_ENCODE_MAX_RECORDS];
-  uint8_t *event_end, *depth_end, *end_end;
-  uint32_t name_keys[16384], name_index[16384], name_epoch[16384], epoch;
+  uint8_t pattern_column[2 * OPGAP_ENCODE_MAX_RECORDS], depth_column[2 * OPGAP_ENCODE_MAX_RECORDS];
+  uint8_t end_column[OPGAP_VARINT_MOST * OPGAP_ENCODE_MAX_RECORDS];
+  uint8_t lead_column[OPGAP_VARINT_MOST * OPGAP_ENCODE_MAX_RECORDS];
+  uint8_t tail_column[OPGAP_VARINT_MOST * OPGAP_ENCODE_MAX_RECORDS];
+  uint8_t pattern_rows[OPGAP_PATTERN_BYTES];
+  uint8_t *pattern_end, *depth_end, *end_end, *lead_end, *tail_end, *rows_end;
+  struct opgap_fixed fixed[OPGAP_FIXED_SLOTS];
+  uint32_t name_keys[16384], name_index[16384], name_epoch[16384], epoch; /* epoch: of names and fixed patterns */
   uint32_t names[8192], name_count;
 };
 static_assert(OPGAP_ENCODE_MAX_WORDS <= UINT16_MAX + 1, "a word's offset");
-static_assert(OPGAP_MAX_EVENTS <= 1 << 14, "an event id's varint");
+static_assert(OPGAP_MAX_EVENTS <= 1 << 14 && OPGAP_PATTERNS_MAX <= 1 << 14, "a varint of two bytes");
+/* a record of a fixed pattern has 22 bytes for two words; a loose one at most ten a word: two, status and fields, come
+ * with pattern, depth and end */
+static_assert(OPGAP_ENCODE_MAX_WORDS / OPGAP_FIXED_WORDS * (2u + 2u * OPGAP_VARINT_MOST) + OPGAP_PATTERN_BYTES +
+                      OPGAP_ENCODE_NAMES <=
+                  OPGAP_ENCODE_BUFFER,
+              "the payload");
 
 struct opgap_encoded {
   size_t bytes;     /* of the payload */

@@ -45,6 +45,9 @@ struct opgap_event {
 /* Value of an allocation event whose object was given back: a realloc of a block writes this first. */
 #define OPGAP_ALLOC_RELEASED UINT64_MAX
 
+/* The sequence number of an op or range that has none, as in torch: -1. */
+#define OPGAP_NO_SEQUENCE UINT64_MAX
+
 /* A figure that the device does not tell. */
 #define OPGAP_GPU_UNKNOWN UINT64_MAX
 

@@ -7,11 +7,12 @@
 #define OPGAP_FORMAT_TRACE_FORMAT_H
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define OPGAP_TRACE_MAGIC "OPGAPTRC"
-#define OPGAP_TRACE_VERSION 1u
+#define OPGAP_TRACE_VERSION 2u
 #define OPGAP_CHUNK_MAGIC 0x4843474fu /* "OGCH" */
 
 #define OPGAP_OLDER_PART ".older" /* behind a file's name: the part before it, of the same process */
@@ -64,8 +65,21 @@ static_assert(sizeof(struct opgap_chunk_header) == 104, "chunk header");
 #define OPGAP_CHUNK_MAX (4u << 20)
 #define OPGAP_CHUNK_RECORDS_MAX 65536u
 
-/* Columns of event 0 hold what all records have; `field` selects which. */
-enum opgap_common_column { OPGAP_COLUMN_EVENT = 0, OPGAP_COLUMN_DEPTH = 1, OPGAP_COLUMN_END = 2 };
+/* Columns of event 0 hold what all records have; `field` selects which.  EVENT: of version 1, which had no patterns.
+ * DEPTH, END: of records of a loose pattern; LEAD, TAIL: of those of a fixed one. */
+enum opgap_common_column {
+  OPGAP_COLUMN_EVENT = 0,
+  OPGAP_COLUMN_DEPTH = 1,
+  OPGAP_COLUMN_END = 2,
+  OPGAP_COLUMN_PATTERN = 3,
+  OPGAP_COLUMN_LEAD = 4,
+  OPGAP_COLUMN_TAIL = 5,
+  OPGAP_COLUMN_PATTERNS = 6,
+  OPGAP_COMMON_COLUMNS
+};
+/* What a row of PATTERNS gives.  LOOSE: the event.  FIXED: a span's depth, status and fields as well. */
+enum opgap_pattern_form { OPGAP_PATTERN_LOOSE = 0, OPGAP_PATTERN_FIXED = 1 };
+#define OPGAP_PATTERNS_MAX 4096u /* of a chunk */
 /* Columns of an event: its duration (spans), its status, then its fields from 2 on. */
 enum opgap_event_column { OPGAP_COLUMN_DURATION = 0, OPGAP_COLUMN_STATUS = 1, OPGAP_COLUMN_FIELD = 2 };
 
@@ -73,6 +87,38 @@ struct opgap_column_entry {
   uint16_t event, field;
   uint32_t bytes;
 };
+
+/* Where records lie among those before them.  A span's lead is the time from the end of the record before to its start,
+ * its tail from there to its end; of one with records inside, the lead is the time from its start to that of the first
+ * of them, the tail from the end of the record before to its own: no time counts twice, and what repeats is short. */
+struct opgap_tree {
+  uint64_t end;                      /* of the record before */
+  uint32_t depth;                    /* likewise */
+  uint64_t first[UINT8_MAX + 1 + 1]; /* start of the first record at each depth up to that one */
+};
+static inline bool opgap_tree_is_parent(const struct opgap_tree *tree, uint8_t depth)
+{
+  return tree->depth > depth;
+}
+static inline void opgap_tree_add(struct opgap_tree *tree, uint8_t depth, uint64_t start, uint64_t end)
+{
+  while (tree->depth < depth)
+    tree->first[++tree->depth] = start;
+  tree->depth = depth;
+  tree->end = end;
+}
+
+/* What a lead is expected to be: that of the last record with this pattern behind one with the same pattern as now, as
+ * a rule; pairs of patterns share slots. */
+#define OPGAP_LEAD_SLOTS 2048u
+struct opgap_leads {
+  uint32_t pattern; /* of the record before */
+  uint64_t of_pair[OPGAP_LEAD_SLOTS];
+};
+static inline uint64_t *opgap_lead_slot(struct opgap_leads *leads, uint32_t pattern)
+{
+  return &leads->of_pair[(leads->pattern * 37 + pattern) % OPGAP_LEAD_SLOTS];
+}
 
 uint32_t opgap_crc32(uint32_t crc, const void *data, size_t size);
 

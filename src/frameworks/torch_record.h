@@ -14,7 +14,4 @@
  * before; the trace then says so. */
 void opgap_torch_record_start(const struct opgap_torch_api *api, unsigned sequence_offset, bool late);
 
-/* The sequence number of an op that has none, as in torch: -1. */
-#define OPGAP_NO_SEQUENCE UINT64_MAX
-
 #endif

@@ -30,6 +30,7 @@ struct opgap_config {
   unsigned counter_count;
   /* counters [0, alloc_end) make up an op's allocations, [alloc_end, free_end) its frees */
   unsigned alloc_end, free_end;
+  bool usual_sums;   /* these are the ones whose sums are unrolled */
   char folder[1024]; /* absolute */
   char host[65], boot_id[40], kernel[65];
   char cpu[52];        /* "" but in the trace's first process and its forked children */

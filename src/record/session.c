@@ -597,6 +597,8 @@ static void learn_surroundings(void)
   opgap_config.hooks = opgap_config.hook_events(&opgap_config.hook_count);
   opgap_config.alloc_end = counters_end(0, OPGAP_EVENT_ALLOC);
   opgap_config.free_end = counters_end(opgap_config.alloc_end, OPGAP_EVENT_FREE);
+  opgap_config.usual_sums =
+      opgap_config.alloc_end == OPGAP_ALLOC_COUNTERS && opgap_config.free_end == OPGAP_ALLOC_COUNTERS + 1;
   opgap_clock_select(opgap_config.no_tsc);
   if (opgap_config.page_bytes == 0)
     opgap_config.page_bytes = (uint32_t)getauxval(AT_PAGESZ);

@@ -267,15 +267,21 @@ uint64_t *opgap_reserve_slow(struct opgap_cell *cell, unsigned words)
   return cell->write + words <= cell->limit ? cell->write : NULL;
 }
 
-void opgap_segment_turn(struct opgap_cell *cell)
+static void turn(struct opgap_cell *cell)
 {
-  if (cell->busy || cell->limit == NULL || !opgap_clock_tsc || cell->ticks_high == (uint32_t)(opgap_ticks() >> 32))
+  if (cell->busy || cell->limit == NULL || cell->ticks_high == (uint32_t)(opgap_ticks() >> 32))
     return;
   cell->busy = 1;
   atomic_signal_fence(memory_order_seq_cst);
   opgap_reserve_slow(cell, 0); /* without another segment this one goes on, with records in full */
   atomic_signal_fence(memory_order_seq_cst);
   cell->busy = 0;
+}
+
+void opgap_segment_turn(struct opgap_cell *cell)
+{
+  if (opgap_clock_tsc)
+    turn(cell);
 }
 
 /* ---- records of any event ---- */
@@ -317,11 +323,10 @@ static_assert(sizeof(struct opgap_counter) == sizeof(pair_sum), "calls, bytes");
 
 static inline pair_sum sum_counters(const struct opgap_thread *thread, unsigned first, unsigned end)
 {
-  const pair_sum *at = (const pair_sum *)thread->counters + first, *stop = (const pair_sum *)thread->counters + end;
+  const pair_sum *at = (const pair_sum *)thread->counters;
   pair_sum sum = {0, 0};
-#pragma GCC unroll 16
-  for (; at != stop; at++)
-    sum += *at;
+  for (unsigned i = first; i < end; i++)
+    sum += at[i];
   return sum;
 }
 
@@ -330,15 +335,22 @@ struct allocation_sums {
   uint64_t frees;
 };
 
+static __attribute__((noinline, cold)) struct allocation_sums sum_unusual(const struct opgap_thread *thread)
+{
+  const struct opgap_config *config = &opgap_config;
+  return (struct allocation_sums){sum_counters(thread, 0, config->alloc_end),
+                                  sum_counters(thread, config->alloc_end, config->free_end)[0]};
+}
+
 /* The usual table's sums are unrolled: an addition a counter instead of four instructions. */
 static inline struct allocation_sums sum_allocations(const struct opgap_thread *thread)
 {
-  const struct opgap_config *config = &opgap_config;
-  if (opgap_likely(config->alloc_end == OPGAP_ALLOC_COUNTERS && config->free_end == OPGAP_ALLOC_COUNTERS + 1))
-    return (struct allocation_sums){sum_counters(thread, 0, OPGAP_ALLOC_COUNTERS),
-                                    sum_counters(thread, OPGAP_ALLOC_COUNTERS, OPGAP_ALLOC_COUNTERS + 1)[0]};
-  return (struct allocation_sums){sum_counters(thread, 0, config->alloc_end),
-                                  sum_counters(thread, config->alloc_end, config->free_end)[0]};
+  if (opgap_unlikely(!opgap_config.usual_sums))
+    return sum_unusual(thread);
+  const pair_sum *at = (const pair_sum *)thread->counters;
+  static_assert(OPGAP_ALLOC_COUNTERS == 9, "as many as are added here");
+  return (struct allocation_sums){at[0] + at[1] + at[2] + at[3] + at[4] + at[5] + at[6] + at[7] + at[8],
+                                  thread->counters[OPGAP_ALLOC_COUNTERS].calls};
 }
 
 void opgap_op_begin(uint32_t name, uint32_t status, uint64_t tag, uint32_t stack)
@@ -366,6 +378,61 @@ void opgap_op_begin(uint32_t name, uint32_t status, uint64_t tag, uint32_t stack
   thread->depth = depth + 1;
 }
 
+/* The record of an op that is not short.  It ends a segment whose upper half of the time is not the present one, which
+ * happens every second or two. */
+static __attribute__((noinline, cold)) void end_in_full(struct opgap_cell *cell, unsigned event,
+                                                        const struct opgap_open_op *op, uint64_t end, uint64_t sequence)
+{
+  const struct opgap_thread *thread = cell->thread;
+  if (thread == NULL) /* forked meanwhile */
+    return;
+  if (end >> 32 != cell->ticks_high)
+    turn(cell);
+  uint64_t *w = opgap_reserve(cell, 9);
+  if (w == NULL)
+    return;
+  struct allocation_sums sums = sum_allocations(thread);
+  w[0] = OPGAP_WORD0(event, 9, thread->depth, op->status);
+  w[1] = op->start;
+  w[2] = end;
+  w[3] = op->name;
+  w[4] = sequence;
+  w[5] = sums.allocations[0] - op->allocs;
+  w[6] = sums.allocations[1] - op->alloc_bytes;
+  w[7] = sums.frees - op->frees;
+  w[8] = op->stack;
+  opgap_commit(cell, w + 9);
+}
+
+/* False: the record does not fit, or there is no room for it at once; nothing is recorded then. */
+static inline bool end_short(struct opgap_cell *cell, const struct opgap_thread *thread, unsigned event,
+                             const struct opgap_open_op *op, uint64_t end, uint64_t sequence)
+{
+  struct allocation_sums sums = sum_allocations(thread);
+  uint64_t allocs = sums.allocations[0] - op->allocs, bytes = sums.allocations[1] - op->alloc_bytes,
+           frees = sums.frees - op->frees;
+  if (opgap_unlikely(!opgap_op_fits(end - op->start, bytes, allocs, frees, op->status, sequence) || cell->busy))
+    return false;
+  cell->busy = 1;
+  atomic_signal_fence(memory_order_seq_cst);
+  uint64_t *w = cell->write;
+  if (opgap_unlikely(w + OPGAP_SHORT_OP_WORDS > cell->limit || end >> 32 != cell->ticks_high)) {
+    cell->busy = 0;
+    return false;
+  }
+  struct opgap_short_op *record = (struct opgap_short_op *)w;
+  record->head = (uint32_t)OPGAP_WORD0(event, OPGAP_SHORT_OP_WORDS, thread->depth, 0);
+  record->end = (uint32_t)end;
+  record->length = (uint32_t)(end - op->start);
+  record->name = op->name;
+  record->sequence = (int32_t)sequence;
+  record->stack = op->stack;
+  record->alloc_bytes = (uint32_t)bytes;
+  record->counts = opgap_short_counts(allocs, frees, op->status);
+  opgap_commit(cell, w + OPGAP_SHORT_OP_WORDS);
+  return true;
+}
+
 void opgap_op_end(unsigned event, uint64_t tag, uint64_t sequence)
 {
   struct opgap_thread *thread = opgap_self();
@@ -380,20 +447,8 @@ void opgap_op_end(unsigned event, uint64_t tag, uint64_t sequence)
   struct opgap_open_op *op = &thread->ops[--depth];
   thread->depth = depth;
   struct opgap_cell *cell = opgap_cell;
-  uint64_t *w = opgap_reserve(cell, 9);
-  if (opgap_unlikely(w == NULL))
-    return;
-  w[0] = OPGAP_WORD0(event, 9, depth, op->status);
-  w[1] = op->start;
-  w[2] = end;
-  w[3] = op->name;
-  w[4] = sequence;
-  struct allocation_sums sums = sum_allocations(thread);
-  w[5] = sums.allocations[0] - op->allocs;
-  w[6] = sums.allocations[1] - op->alloc_bytes;
-  w[7] = sums.frees - op->frees;
-  w[8] = op->stack;
-  opgap_commit(cell, w + 9);
+  if (opgap_unlikely(!end_short(cell, thread, event, op, end, sequence)))
+    end_in_full(cell, event, op, end, sequence);
   if (opgap_unlikely(end - op->start >= opgap_stack_ticks))
     opgap_stack_note(event, end - op->start, 0);
 }
