@@ -281,13 +281,30 @@ static const char *called_from(const struct list *l, const struct opgap_sum_load
 
 #define CROWDED 0.3 /* of the workers' busy time, waiting for a CPU; chosen on tests/scenarios (docs/VERDICT.md) */
 
+/* The main thread's waits, outside of __next__, for DataLoader workers to start. */
+static uint64_t making_ns(const struct list *l)
+{
+  const struct gap_table *table = &l->a->thread_gaps[steps_process(l->a)];
+  uint64_t all = 0, workers = 0;
+  for (size_t i = 0; i < table->rows.count; i++) {
+    const struct cause_row *row = &table->rows.at[i];
+    if (row->key.cause != OPGAP_CAUSE_STARTUP)
+      continue;
+    bool worker = row->key.process != UINT32_MAX && l->a->processes[row->key.process].role == OPGAP_ROLE_WORKER;
+    all += row->ns;
+    workers += worker ? row->ns : 0;
+  }
+  return (uint64_t)((double)l->s->breakdown.wait_ns[OPGAP_CAUSE_STARTUP] * share(workers, all));
+}
+
 static void add_workers(struct list *l, uint64_t fetch_ns)
 {
   const struct opgap_sum_loader *loader = &l->s->loader;
   struct workers w = sum_workers(l->s);
   uint64_t bound = fetch_ns + l->around.refill_ns[OPGAP_CAUSE_DATA_LOADING] + l->s->breakdown.queue_ns;
   unsigned n = loader->workers, cpus = cores(l);
-  double part = percent(l, fetch_ns), startup = share(loader->startup_wait_ns, loader->await_ns);
+  uint64_t making = l->s->has_gpu ? 0 : making_ns(l);
+  double part = percent(l, fetch_ns), startup = share(loader->startup_wait_ns + making, loader->await_ns + making);
   uint64_t latency = w.file + w.lock + w.sleep + w.network, compute = less(w.busy, latency + w.queue);
   bool waits_for_cpu = w.queue > latency && share(w.queue, w.busy) >= CROWDED, own = oversubscribed(l);
   l->a->loader_starved = waits_for_cpu && !own ? share(w.queue, w.busy) : 0;
@@ -306,11 +323,12 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         l->a->pool, "; for %.1f %% of their busy time the workers wait for a CPU: other programs use the CPUs%s",
         100 * l->a->loader_starved, ready);
   if (loader->worker_count > n && startup >= 0.5) {
-    add(l, "worker_restart", fetch_ns, bound + l->s->breakdown.class_ns[OPGAP_CLASS_OTHER],
+    l->a->loader_making_ns = making;
+    add(l, "worker_restart", fetch_ns + making, bound + l->s->breakdown.class_ns[OPGAP_CLASS_OTHER],
         "Keep the workers between epochs: persistent_workers=True.",
-        "Waiting for the DataLoader takes %.1f %% of step time, and %.1f %% of that wait is for workers that are being "
+        "Waiting for the DataLoader%s takes %.1f %% of step time, and %.1f %% of that wait is for workers that are being "
         "started: %zu processes for %u workers, %.3f s each until they ask for their first index",
-        part, 100 * startup, loader->worker_count, n, share(w.startup, w.started) / 1e9);
+        making > 0 ? ", and for its workers outside of it," : "", percent(l, fetch_ns + making), 100 * startup, loader->worker_count, n, share(w.startup, w.started) / 1e9);
   } else if (n > 1 && w.slowest != NULL && w.other_batch > 0 && w.slowest_batch >= 2 * w.other_batch &&
              awaited_share(&w, w.slowest->worker) >= 0.5) {
     double slow = awaited_share(&w, w.slowest->worker);
@@ -502,8 +520,9 @@ static void add_waits(struct list *l, const uint64_t ns[OPGAP_CAUSE_COUNT], cons
 {
   for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
     const struct wait_kind *w = &waits[i];
-    add(l, w->kind, ns[w->cause], bound[w->cause], w->remedy, "The main thread %s for %.1f %% of step time", w->what,
-        percent(l, ns[w->cause]));
+    uint64_t told = w->cause == OPGAP_CAUSE_STARTUP ? l->a->loader_making_ns : 0;
+    add(l, w->kind, less(ns[w->cause], told), bound[w->cause], w->remedy, "The main thread %s for %.1f %% of step time",
+        w->what, percent(l, less(ns[w->cause], told)));
   }
   add_files(l, ns[OPGAP_CAUSE_FILE_IO], bound[OPGAP_CAUSE_FILE_IO]);
 }

@@ -511,6 +511,7 @@ struct analysis {
    * wait for CPUs that other programs use, which part of their busy time and what to do (0, NULL: they do not). */
   const char *loader_kind, *loader_remedy, *loader_cpus;
   double loader_starved;
+  uint64_t loader_making_ns; /* the main thread's waits for workers to start outside of __next__, told with these */
   double on_cpu; /* of the main thread's time in steps, in no wait, which part it had a CPU for; without a GPU */
   uint64_t start_ns, end_ns;         /* of the trace */
   uint64_t origin_ns, bucket_ns;     /* start and length of the first part of what is summed over time */

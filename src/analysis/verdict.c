@@ -418,7 +418,9 @@ static void judge_cpu(struct draft *d, uint64_t total)
   uint64_t threads = s->breakdown.other_wait_ns[OPGAP_CAUSE_DISPATCH],
            others = s->breakdown.class_ns[OPGAP_CLASS_OTHER];
   double wait = share(waits, total), largest_wait = share(s->breakdown.other_wait_ns[cause], total);
-  double loading = share(s->breakdown.class_ns[OPGAP_CLASS_DATALOADER] + files, total);
+  double loading = share(s->breakdown.class_ns[OPGAP_CLASS_DATALOADER] + files + d->a->loader_making_ns, total);
+  if (cause == OPGAP_CAUSE_STARTUP)
+    largest_wait -= share(d->a->loader_making_ns, total);
   double communication = share(s->breakdown.class_ns[OPGAP_CLASS_COMMUNICATION], total);
   double ops = share(s->breakdown.class_ns[OPGAP_CLASS_CPU_EXEC] + threads, total);
   double other = share(others - waits - files - threads, total);

@@ -910,6 +910,44 @@ START_TEST(test_worker_restart)
 }
 END_TEST
 
+/* Every 5 batches a worker by spawn, to which the trainer writes its dataset for 80 ms, in which it starts. */
+START_TEST(test_large_dataset_by_pickle)
+{
+  static const char *const pipes[] = {"pipe:[42]", "pipe:[43]", "pipe:[44]", "pipe:[45]"};
+  static const char *const datasets[] = {"pipe:[70]", "pipe:[71]", "pipe:[72]", "pipe:[73]"};
+  for (unsigned epoch = 0; epoch < 4; epoch++) {
+    unsigned first = 5 * epoch, w = epoch + 1;
+    struct worker_plan plan = {first, 1, first + 5, batch_us(first), 85000, 3000, COMPUTES, 0};
+    result_pipe = pipes[epoch];
+    make_worker(200 + (int)epoch, &plan);
+    fake_info(w)->forked = false;
+    fake_info(w)->command = "python -c from multiprocessing.spawn import spawn_main; --multiprocessing-fork";
+    unsigned reader = fake_thread(w, 300 + (int)epoch, "reader");
+    fake_file_call(w, reader, 0, FAKE_READ, batch_us(first) + 1500, batch_us(first) + 1510, datasets[epoch], 4);
+    for (unsigned i = first; i < first + 5; i++) {
+      uint64_t at = batch_us(i);
+      fake_file_call(p, t, 1, FAKE_READ, at + 100, at + 110, result_pipe, 64);
+      fake_user_op(p, t, 0, at, at + 1000, NEXT);
+      if (i == first)
+        fake_file_call(p, t, 0, FAKE_WRITE, at + 2000, at + 82000, datasets[epoch], 100);
+      fake_op(p, t, 0, at + 92000, at + 97000, "autograd::engine::evaluate_function: AddBackward0", 0, 0);
+      fake_user_op(p, t, 0, at + 97500, at + 100000, "Optimizer.step#SGD.step");
+    }
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->breakdown.wait_ns[OPGAP_CAUSE_STARTUP], 3 * 80 * MS); /* the first is warm-up */
+  ck_assert_uint_eq(bottleneck(s, "worker_restart")->ns, (COUNTED * 1 + 3 * 80) * MS);
+  for (size_t i = 0; i < s->verdict.bottleneck_count; i++)
+    ck_assert_str_ne(s->verdict.bottlenecks[i].kind, "start_up"); /* told once */
+  double least = 100.0 * (COUNTED + 240) / (COUNTED * 100);
+  char sentence[80];
+  snprintf(sentence, sizeof sentence, "the DataLoader, and for its workers outside of it, takes %.1f %% of step",
+           least);
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "worker_restart")->text, sentence));
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* Of some steps: batches and busy time are of these as well. */
 START_TEST(test_workers_in_some_steps)
 {
@@ -1875,6 +1913,7 @@ int main(void)
   tcase_add_test(tests, test_dataset_lock_on_a_busy_machine);
   tcase_add_test(tests, test_slow_worker);
   tcase_add_test(tests, test_worker_restart);
+  tcase_add_test(tests, test_large_dataset_by_pickle);
   tcase_add_test(tests, test_workers_in_some_steps);
   tcase_add_test(tests, test_workers_not_recorded);
   tcase_add_test(tests, test_worker_recorded_late);
