@@ -278,6 +278,35 @@ def case_views():
         quiet(page)
 
 
+def case_loader():
+    """Workers, the times that they were made, and the pin-memory thread: of made-up figures, each its own."""
+    keys = ("startup_ns busy_ns idle_ns file_ns lock_ns sleep_ns network_ns child_ns run_queue_ns read_bytes awaited_ns").split()
+    workers = [{"worker": w, "pid": 200 + w, "start_ns": 1000 * w, "batches": 10 + w, "source_location": None, "source_ns": 0,
+                **{key: None if w == 1 and key == "startup_ns" else 1000000 * (i + 1) + w for i, key in enumerate(keys)}}
+               for w in range(2)]
+    epochs = [{"start_ns": 1000 * e, "workers": 2 + e, "startup_ns": 3000 + e, "first_batch_ns": 4000 + e, "first_wait_ns": 5000 + e,
+               "fetches": 60 + e, "wait_ns": 7000 + e} for e in range(3)]
+    loader = {"workers": 2, "fetches": 180, "fetch_ns": 9, "waited": 30, "wait_ns": 2000000, "startup_wait_ns": 1000000, "ready_batches": 1.5,
+              "ready_start_ns": None, "ready_chunk_ns": None, "ready_over_time": [], "epochs": epochs, "processes": workers,
+              "pin_memory": {"threads": 1, "batches": 177, "wait_ns": 3000000, "busy_ns": 4000000, "ready_batches": 0.5}}
+    place = "document.getElementById('loader').replaceChildren(...opgap.loaderView({ report: { data_loader: %s } }).flat(3))"
+    with Page(make(scene_trace())) as page:
+        page.do(place % json.dumps(loader))
+        check_table(page, "table-workers", workers, dict(enumerate(["worker", "pid", "start_ns", "batches", *keys])))
+        titles = page.js("[...document.querySelectorAll('#table-workers th')].map(th => th.textContent.trim())")
+        equal("what workers waited for", titles[8:13], ["Locks", "Sleep", "Network", "Child processes", "Waiting for a CPU"])
+        check_table(page, "table-epochs", epochs, dict(enumerate(
+            ["start_ns", "workers", "startup_ns", "first_batch_ns", "first_wait_ns", "fetches", "wait_ns"])))
+        tiles = "[...document.querySelectorAll('#loader .tile')].map(t => t.textContent)"
+        pinned = [text for text in page.js(tiles) if "Pin-memory" in text]
+        equal("tiles of the pin-memory thread", len(pinned), 1)
+        for words in ("177 batches", "of the ready ones 0.5 were pinned"):
+            true("'%s' in %s" % (words, pinned), words in pinned[0])
+        page.do(place % json.dumps({**loader, "pin_memory": None, "epochs": []}))
+        equal("neither", [page.js(tiles + ".length"), page.js("document.getElementById('table-epochs')")], [4, None])
+        quiet(page)
+
+
 # ---- timeline ----
 
 def state(page):

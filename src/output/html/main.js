@@ -167,24 +167,34 @@
     return parts;
   }
 
-  function loader(data) {
+  opgap.loaderView = function (data) {
     const l = data.report.data_loader;
     if (!l || l.processes.length === 0)
       return [empty("No DataLoader workers were seen in this run.")];
     const parts = [el("div", { class: "tiles" }, [tile("Batches", count(l.fetches), `${count(l.waited)} were not ready`),
       tile("Waited", time(l.wait_ns), `and ${time(l.startup_wait_ns)} for workers to start`),
       tile("Ready on average", l.ready_batches === null ? "–" : l.ready_batches.toFixed(1), "batches at each fetch"),
-      tile("Workers", count(l.workers), `${count(l.processes.length)} processes in all`)])];
+      tile("Workers", count(l.workers), `${count(l.processes.length)} processes in all`),
+      l.pin_memory && tile("Pin-memory thread", `${count(l.pin_memory.batches)} batches`, `${time(l.pin_memory.busy_ns)} in no blocking call, ` +
+        `${time(l.pin_memory.wait_ns)} waiting for workers` +
+        (l.pin_memory.ready_batches === null ? "" : `; of the ready ones ${l.pin_memory.ready_batches.toFixed(1)} were pinned`))].filter(Boolean))];
     if (l.ready_over_time && l.ready_over_time.length)
       parts.push(el("h3", {}, "Batches that were ready when one was fetched"), opgap.barChart("chart-ready", data, l.ready_over_time,
         l.ready_start_ns, l.ready_chunk_ns, "batches ready", "Batches ready at each fetch, over time"));
     parts.push(el("h3", {}, "Workers"), opgap.table({ id: "table-workers", filter: "Filter workers", rows: l.processes, sort: 2, ascending: true,
       columns: [text("Worker", "worker", { number: true }), text("pid", "pid", { number: true, search: true }), timeOf("Start", "start_ns"),
         countOf("Batches", "batches"), timeOf("Start-up", "startup_ns"), timeOf("Busy", "busy_ns", { meter: true }), timeOf("Idle", "idle_ns"),
-        timeOf("On files", "file_ns"), timeOf("Locks", "lock_ns"), timeOf("Sleep", "sleep_ns"), timeOf("Waiting for a CPU", "run_queue_ns"),
+        timeOf("On files", "file_ns"), timeOf("Locks", "lock_ns"), timeOf("Sleep", "sleep_ns"), timeOf("Network", "network_ns"), timeOf("Child processes", "child_ns"),
+        timeOf("Waiting for a CPU", "run_queue_ns"),
         bytesOf("Read", "read_bytes"), timeOf("Awaited", "awaited_ns", { meter: true, help: "what the trainer waited for its batches" })] }));
+    if (l.epochs.length > 0)
+      parts.push(el("h3", {}, "Each time workers were made"), opgap.table({ id: "table-epochs", label: "Each time workers were made", rows: l.epochs,
+        sort: 0, ascending: true, columns: [timeOf("Made at", "start_ns"), countOf("Workers", "workers"),
+          timeOf("Start-up", "startup_ns", { meter: true, help: "the slowest one's, until it asked for its first index" }),
+          timeOf("First batch", "first_batch_ns"), timeOf("Waited for it", "first_wait_ns"), countOf("Fetches", "fetches"),
+          timeOf("All waits", "wait_ns", { meter: true })] }));
     return parts;
-  }
+  };
 
   /* One row a cause; its parts by detail are in the table. */
   function causeBar(rows, total) {
@@ -468,7 +478,7 @@
       ["steps", "Steps", () => steps(data, go)],
       ["gpu", "GPU", () => gpus(data, go)],
       ["gaps", "Idle gaps", () => gaps(data, go)],
-      ["loader", "Data loading", () => loader(data)],
+      ["loader", "Data loading", () => opgap.loaderView(data)],
       ["timeline", "Timeline", () => table ? [keys, table] : [empty("No spans were recorded.")]],
       ["ops", "Hot ops", () => ops(data)],
       ["flame", "Flame graph", () => data.flame.nodes.length ? [opgap.flame(data, lookUp)]
