@@ -637,7 +637,13 @@ static void memory(const struct page *p)
   if (m->peak_bytes != OPGAP_UNKNOWN) {
     text_bytes(peak, sizeof peak, m->peak_bytes);
     text_bytes(live, sizeof live, m->live_bytes);
-    say(p, "peak %s, alive at the end %s", peak, live);
+    if (p->s->lost_records > 0 || !p->s->complete) /* blocks whose end, or beginning, is missing */
+      say(p,
+          "peak ~%s, alive at the end ~%s: records are missing (%llu lost), so these do not add up with the counts "
+          "above",
+          peak, live, (unsigned long long)p->s->lost_records);
+    else
+      say(p, "peak %s, alive at the end %s", peak, live);
   } else if (m->allocations) {
     say(p, "peak and live bytes are not known without OPGAP_ALLOC=events");
   } else {

@@ -622,6 +622,26 @@ START_TEST(test_why_peak_is_unknown)
 }
 END_TEST
 
+/* Where records are missing, what lived is no exact figure. */
+START_TEST(test_peak_where_records_are_missing)
+{
+  for (int missing = 0; missing < 3; missing++) {
+    struct opgap_summary *s = awkward_summary();
+    s->memory.peak_bytes = 2048;
+    s->memory.live_bytes = 1024;
+    s->complete = missing != 1;
+    s->lost_records = missing == 2 ? 868 : 0;
+    char *text = print_with(opgap_output_text, s, 0);
+    ck_assert_ptr_nonnull(strstr(text, missing == 0   ? "\n  peak 2.00 KB, alive at the end 1.00 KB\n"
+                                       : missing == 1 ? "\n  peak ~2.00 KB, alive at the end ~1.00 KB: records are "
+                                                        "missing (0 lost), so these do not add up with"
+                                                      : "~1.00 KB: records are missing (868 lost), so"));
+    free(text);
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
 /* Only what may be the reason is named: the hooks when they are off, the window when there is one. */
 START_TEST(test_why_no_allocation_was_seen)
 {
@@ -877,6 +897,7 @@ int main(void)
   tcase_add_test(tests, test_pin_memory_thread);
   tcase_add_test(tests, test_workers_and_epochs);
   tcase_add_test(tests, test_why_peak_is_unknown);
+  tcase_add_test(tests, test_peak_where_records_are_missing);
   tcase_add_test(tests, test_why_no_allocation_was_seen);
   tcase_add_test(tests, test_process_by_part_of_role);
   tcase_add_test(tests, test_steps_outside_of_the_schedule);
