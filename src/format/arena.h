@@ -105,14 +105,16 @@ struct opgap_thread {
   _Atomic uint32_t first_segment;          /* index + 1 of the segment with read_pos, 0: none yet; ordering B */
   uint32_t depth;                          /* open ops */
   _Atomic uint64_t lost;                   /* records that found no room (writer: the thread) */
-  uint64_t nested;                         /* calls passed through because a signal handler interrupted a hook */
+  /* calls passed through because a signal handler interrupted a hook; volatile, not atomic: gcc takes an atomic for
+   * too large to inline the record around it */
+  volatile uint64_t nested;
   /* the blocking call that the thread is in; event 0: none */
   uint32_t call_event, call_reserved;
   uint64_t call_start, call_object;
-  _Alignas(64) _Atomic uint64_t read_pos;     /* writer: the consumer */
-  uint32_t consumer_segment;                  /* index + 1 of the segment with read_pos; writer: the consumer */
-  uint32_t kind;                              /* enum opgap_stream_kind; THREAD's times are ticks, the others' are ns */
-  uint64_t written_calls[OPGAP_MAX_COUNTERS]; /* `calls` as last written to the trace; writer: the consumer */
+  _Alignas(64) _Atomic uint64_t read_pos; /* writer: the consumer */
+  uint32_t consumer_segment;              /* index + 1 of the segment with read_pos; writer: the consumer */
+  uint32_t kind;                          /* enum opgap_stream_kind; THREAD's times are ticks, the others' are ns */
+  uint64_t written_changes[OPGAP_MAX_COUNTERS]; /* calls + failed + timed as last written; writer: the consumer */
   _Alignas(64) struct opgap_counter counters[OPGAP_MAX_COUNTERS];
   struct opgap_counter_detail details[OPGAP_MAX_COUNTERS];
   struct opgap_open_op ops[OPGAP_MAX_DEPTH];

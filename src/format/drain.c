@@ -297,23 +297,32 @@ static bool collect(struct opgap_consumer *consumer, struct opgap_thread *slot, 
   return at->position != before;
 }
 
+/* Grows with every change of a counter: failures and times are added after the call was counted. */
+static uint64_t counter_changes(const struct opgap_thread *slot, unsigned counter)
+{
+  return __atomic_load_n(&slot->counters[counter].calls, __ATOMIC_RELAXED) +
+         __atomic_load_n(&slot->details[counter].failed, __ATOMIC_RELAXED) +
+         __atomic_load_n(&slot->details[counter].timed, __ATOMIC_RELAXED);
+}
+
 static size_t add_counters(struct opgap_consumer *consumer, struct opgap_thread *slot, size_t count, uint64_t now_ticks)
 {
   struct opgap_arena *arena = consumer->arena;
   unsigned counters = arena->counter_count < OPGAP_MAX_COUNTERS ? arena->counter_count : OPGAP_MAX_COUNTERS;
   for (unsigned i = 0; i < counters; i++) {
-    uint64_t calls = __atomic_load_n(&slot->counters[i].calls, __ATOMIC_RELAXED);
-    if (calls == slot->written_calls[i])
+    if (counter_changes(slot, i) == slot->written_changes[i])
       continue;
+    const struct opgap_counter_detail *detail = &slot->details[i];
     uint64_t *w = consumer->words + count;
-    struct opgap_counter_detail detail = slot->details[i];
     w[0] = OPGAP_WORD0(OPGAP_EV_COUNTER, 7, 0, arena->counter_events[i]);
     w[1] = now_ticks;
-    w[2] = calls;
+    w[2] = __atomic_load_n(&slot->counters[i].calls, __ATOMIC_RELAXED);
+    w[4] = __atomic_load_n(&detail->failed, __ATOMIC_RELAXED);
+    w[5] = __atomic_load_n(&detail->timed, __ATOMIC_RELAXED);
+    atomic_signal_fence(memory_order_seq_cst); /* what is added first is read last */
     w[3] = __atomic_load_n(&slot->counters[i].bytes, __ATOMIC_RELAXED);
-    w[4] = detail.failed;
-    w[5] = detail.timed;
-    w[6] = (uint64_t)(((unsigned __int128)detail.time_ticks * consumer->scale.mult) >> 32);
+    uint64_t time_ticks = __atomic_load_n(&detail->time_ticks, __ATOMIC_RELAXED);
+    w[6] = (uint64_t)(((unsigned __int128)time_ticks * consumer->scale.mult) >> 32);
     count += 7;
   }
   return count;
@@ -347,7 +356,7 @@ static void counters_written(struct opgap_consumer *consumer, struct opgap_threa
   for (size_t i = 0; i + 7 <= end; i += 7)
     for (unsigned k = 0; k < arena->counter_count && k < OPGAP_MAX_COUNTERS; k++)
       if (arena->counter_events[k] == consumer->words[i] >> 32)
-        slot->written_calls[k] = consumer->words[i + 2];
+        slot->written_changes[k] = consumer->words[i + 2] + consumer->words[i + 4] + consumer->words[i + 5];
 }
 
 /* What a dead thread was in the middle of (words of OPEN_OP and OPEN_CALL). */
@@ -418,8 +427,8 @@ static int write_base(struct opgap_consumer *consumer, struct opgap_thread *slot
 {
   uint64_t written[OPGAP_MAX_COUNTERS]; /* all totals, not only those that changed since the last chunk */
   size_t count = 0;
-  memcpy(written, slot->written_calls, sizeof written);
-  memset(slot->written_calls, 0, sizeof slot->written_calls);
+  memcpy(written, slot->written_changes, sizeof written);
+  memset(slot->written_changes, 0, sizeof slot->written_changes);
   if (slot->kind == OPGAP_STREAM_THREAD) {
     uint64_t start[4] = {OPGAP_WORD0(OPGAP_EV_THREAD_START, 4, 0, 0), now.ticks, slot->pthread,
                          (uint64_t)(int64_t)slot->creator_tid};
@@ -427,7 +436,7 @@ static int write_base(struct opgap_consumer *consumer, struct opgap_thread *slot
     count = 4;
   }
   count = add_counters(consumer, slot, count, slot->kind == OPGAP_STREAM_THREAD ? now.ticks : now.ns);
-  memcpy(slot->written_calls, written, sizeof written);
+  memcpy(slot->written_changes, written, sizeof written);
   count += more(slot, consumer->words + count, OPGAP_ENCODE_MAX_WORDS - count);
   begin_records(consumer, slot);
   return write_records(consumer, slot, count, atomic_load_explicit(&slot->read_pos, memory_order_relaxed));
@@ -554,7 +563,7 @@ bool opgap_arena_is_drained(struct opgap_arena *arena)
     struct opgap_thread *slot = opgap_arena_slot(arena, i);
     drained = atomic_load(&slot->write_pos) == atomic_load(&slot->read_pos);
     for (unsigned k = 0; k < arena->counter_count; k++)
-      drained &= slot->counters[k].calls == slot->written_calls[k];
+      drained &= counter_changes(slot, k) == slot->written_changes[k];
   }
   return drained;
 }

@@ -114,7 +114,7 @@ OPGAP_COLD void *note_failed(unsigned counter, size_t size)
   if (thread == NULL)
     thread = opgap_guest_slot();
   if (thread) {
-    thread->counters[counter].bytes -= size;
+    opgap_add(&thread->counters[counter].bytes, 0 - (uint64_t)size);
     opgap_count_failed(thread, counter);
   }
   return NULL;
@@ -283,7 +283,7 @@ OPGAP_COLD void note_long_free(struct opgap_thread *thread, const void *block)
 
 static __attribute__((noinline)) void free_event(void *block, struct opgap_thread *thread)
 {
-  thread->counters[OPGAP_COUNTER_free].calls++;
+  opgap_add(&thread->counters[OPGAP_COUNTER_free].calls, 1);
   /* before the call: afterwards another thread can get the block */
   if (opgap_unlikely(!opgap_short_record(opgap_cell, thread, OPGAP_HOOK_ID_free, OPGAP_ADDRESS(block), 0)))
     note_long_free(thread, block);
@@ -301,7 +301,7 @@ OPGAP_EXPORT void free(void *block)
     free_event(block, thread);
     return;
   }
-  thread->counters[OPGAP_COUNTER_free].calls++;
+  opgap_add(&thread->counters[OPGAP_COUNTER_free].calls, 1);
   opgap_real.free(block);
 }
 

@@ -87,7 +87,7 @@ static inline bool is_clock(clockid_t clock)
                        (thread->counters[OPGAP_COUNTER_##name].calls + 1) % OPGAP_TIME_EVERY == 0))                    \
       return name##_slow args;                                                                                         \
     int result = taken; /* counted after it: an atomic operation waits for the stores before it */                     \
-    thread->counters[OPGAP_COUNTER_##name].calls++;                                                                    \
+    opgap_add(&thread->counters[OPGAP_COUNTER_##name].calls, 1);                                                       \
     return opgap_likely(result == 0) ? 0 : name##_rest args;                                                           \
   }
 
@@ -148,7 +148,7 @@ OPGAP_EXPORT int pthread_mutex_unlock(pthread_mutex_t *mutex)
   struct opgap_thread *thread = OPGAP_ENTER_FAST(sync);
   if (opgap_unlikely(thread == NULL || has_waiters(mutex)))
     return unlock_slow(mutex);
-  thread->counters[OPGAP_COUNTER_pthread_mutex_unlock].calls++;
+  opgap_add(&thread->counters[OPGAP_COUNTER_pthread_mutex_unlock].calls, 1);
   return opgap_real.pthread_mutex_unlock(mutex);
 }
 
@@ -224,7 +224,7 @@ SEM_HOOK(sem_clockwait, (sem_t * sem, clockid_t clock, const struct timespec *un
     struct opgap_thread *thread = OPGAP_ENTER_FAST(sync);                                                              \
     if (opgap_unlikely(thread == NULL || opgap_real.name == NULL || (waits)))                                          \
       return name##_slow(object);                                                                                      \
-    thread->counters[OPGAP_COUNTER_##name].calls++;                                                                    \
+    opgap_add(&thread->counters[OPGAP_COUNTER_##name].calls, 1);                                                       \
     return opgap_real.name(object);                                                                                    \
   }
 

@@ -2,6 +2,7 @@
 #include <check.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -1029,6 +1030,113 @@ START_TEST(ops_and_counters)
 }
 END_TEST
 
+/* What is learned of a call after it was counted and written: that it failed, so its bytes are void, and its time. */
+static void body_counted_then_failed(void)
+{
+  start();
+  struct opgap_thread *thread = opgap_self();
+  call(0);
+  opgap_count(thread, COUNTED, 10);
+  opgap_count(thread, COUNTED_TOO, 20);
+  if (opgap_drain_now(OPGAP_DRAIN_ALL) != 3)
+    _exit(1);
+  opgap_add(&thread->counters[COUNTED].bytes, 0 - UINT64_C(10));
+  opgap_count_failed(thread, COUNTED);
+  opgap_count_time(thread, COUNTED_TOO, 1000);
+  opgap_session_end(0);
+  _exit(0);
+}
+
+START_TEST(counted_then_failed)
+{
+  make_folder();
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_counted_then_failed)), 0);
+  struct opgap_trace *trace = open_trace();
+  uint64_t last[2][5] = {{0}};
+  for (unsigned s = 0; s < opgap_trace_process(trace, 0)->stream_count; s++) {
+    struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
+    const struct opgap_record *record;
+    while ((record = opgap_cursor_next(cursor)) != NULL)
+      if (record->event == OPGAP_EV_COUNTER)
+        memcpy(last[record->status == EV_COUNTED_TOO], record->field, sizeof *last);
+    opgap_cursor_close(cursor);
+  }
+  const uint64_t failed[4] = {1, 0, 1, 0}, timed[4] = {1, 20, 0, 1};
+  ck_assert_mem_eq(last[0], failed, sizeof failed);
+  ck_assert_mem_eq(last[1], timed, sizeof timed);
+  ck_assert_uint_gt(last[1][4], 0);
+  opgap_trace_close(trace);
+  remove_folder();
+}
+END_TEST
+
+#define COUNTS 20000u
+
+static atomic_bool counts_made;
+
+static void *make_counts(void *unused)
+{
+  struct opgap_thread *thread = opgap_self();
+  for (uint64_t i = 0; i < COUNTS; i++) {
+    call(i);
+    opgap_count(thread, COUNTED, 10);
+    opgap_count_failed(thread, COUNTED);
+    opgap_count_time(thread, COUNTED, 0);
+  }
+  opgap_thread_dying();
+  atomic_store(&counts_made, true);
+  return unused;
+}
+
+static void body_counts_read_meanwhile(void)
+{
+  start();
+  opgap_self();
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, make_counts, NULL) != 0)
+    _exit(1);
+  while (!atomic_load(&counts_made))
+    if (opgap_drain_enter(UINT64_C(1000000000))) {
+      opgap_drain_now(OPGAP_DRAIN_READY);
+      opgap_drain_leave();
+    }
+  pthread_join(thread, NULL);
+  opgap_session_end(0);
+  _exit(0);
+}
+
+/* A thread counts while the consumer writes its counts: each is read as it was at some moment (ThreadSanitizer runs
+ * this test, too), and the last ones are all. */
+START_TEST(counts_read_meanwhile)
+{
+  make_folder();
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_counts_read_meanwhile)), 0);
+  struct opgap_trace *trace = open_trace();
+  uint64_t calls = 0, bytes = 0, failed = 0, timed = 0;
+  for (unsigned s = 0; s < opgap_trace_process(trace, 0)->stream_count; s++) {
+    struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
+    const struct opgap_record *record;
+    while ((record = opgap_cursor_next(cursor)) != NULL) {
+      if (record->event != OPGAP_EV_COUNTER || record->status != EV_COUNTED)
+        continue;
+      ck_assert_uint_ge(record->field[0], calls);
+      calls = record->field[0];
+      bytes = record->field[1];
+      failed = record->field[2];
+      timed = record->field[3];
+    }
+    opgap_cursor_close(cursor);
+  }
+  ck_assert_uint_eq(calls, COUNTS);
+  ck_assert_uint_eq(bytes, COUNTS * 10);
+  ck_assert_uint_eq(failed, COUNTS);
+  ck_assert_uint_eq(timed, COUNTS);
+  ck_assert_uint_eq(all_calls(trace, 0), COUNTS);
+  opgap_trace_close(trace);
+  remove_folder();
+}
+END_TEST
+
 /* ---- a full ring loses and says so ---- */
 
 static void body_loss(void)
@@ -1591,6 +1699,8 @@ int main(void)
   tcase_add_test(tests, fork_child);
   tcase_add_test(tests, written_behind_the_end_of_exec);
   tcase_add_test(tests, ops_and_counters);
+  tcase_add_test(tests, counted_then_failed);
+  tcase_add_test(tests, counts_read_meanwhile);
   tcase_add_test(tests, loss_is_counted);
   tcase_add_test(tests, short_records);
   tcase_add_test(tests, record_sizes);
