@@ -36,7 +36,7 @@ pack()
 {
   generator=$1
   shift
-  cmake -S "$root" -B "$work/$generator" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=OFF "$@"
+  cmake -S "$root" -B "$work/$generator" -G Ninja -DCMAKE_BUILD_TYPE=Release -DOPGAP_LTO=ON -DBUILD_TESTING=OFF "$@"
   cmake --build "$work/$generator"
   (cd "$work/$generator" && cpack -G "$generator" -B "$work/$generator/packages")
 }

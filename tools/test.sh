@@ -99,8 +99,8 @@ clang_tests()
 # Rings, flusher, kills, and the reader's two threads under ThreadSanitizer.
 race_tests()
 {
-  cmake --preset tsan -DOPGAP_WERROR=$werror && cmake --build --preset tsan -j "$jobs" --target test_record test_merge &&
-    ctest --preset tsan -R '^unit-test_(record|merge)$'
+  cmake --preset tsan -DOPGAP_WERROR=$werror && cmake --build --preset tsan -j "$jobs" --target test_record test_merge test_names &&
+    ctest --preset tsan -R '^unit-test_(record|merge|names)$'
 }
 
 # Sets torch2_python: an interpreter with a current PyTorch from PyPI, or nothing, with the reason said.

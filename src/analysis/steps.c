@@ -228,6 +228,10 @@ static void follow_outermost(struct analysis *a, struct thread *t, uint32_t name
   struct process *p = &a->processes[t->process];
   if (p->main_thread != (unsigned)(t - a->threads) || (p->period.sought && p->period.length == 0))
     return;
+  if (p->period.sought && name != p->period.name) { /* most are */
+    p->period.position++;
+    return;
+  }
   if (steps_source(p) < STEPS_PERIOD) {
     VEC_FREE(&p->outermost);
     return;
