@@ -127,8 +127,9 @@ static uint32_t guest_inode_name(int fd)
                      system.f_type != 0x50495045 /* PIPEFS_MAGIC */))
     return UNKNOWN;
   char name[40];
-  strcpy(name, is_socket ? "socket:[" : "pipe:[");
-  text_number(name + strlen(name), status.st_ino);
+  const char *kind = is_socket ? "socket:[" : "pipe:[";
+  memcpy(name, kind, strlen(kind));
+  text_number(name + strlen(kind), status.st_ino);
   size_t length = strlen(name);
   name[length] = ']';
   return opgap_guest_intern(name, length + 1);
@@ -182,7 +183,7 @@ static uint32_t intern_joined(int dirfd, const char *path)
   if (length <= 0)
     return intern_path(path, strlen(path));
   size_t at = (size_t)length;
-  if (strcmp(path, ".") == 0)
+  if (path[0] == '.' && path[1] == 0)
     return intern_path(joined, at);
   if (joined[at - 1] != '/' && at < OPGAP_NAME_MAX)
     joined[at++] = '/';

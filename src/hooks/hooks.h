@@ -45,6 +45,7 @@
 #include "hooks/cuda_types.h"
 #include "hooks/hook_ids.h"
 #include "hooks/hook_table.h"
+#include "hooks/text.h"
 #include "record/guest.h"
 #include "record/record.h"
 #include "record/session.h"

@@ -27,7 +27,7 @@ static void *global_handle(void *handle, const char *name)
  * own handle.  Where that would find the function that our hook calls, the hook is found instead. */
 static void *library_handle(void *handle, const char *name)
 {
-  if (strncmp(name, "cupti", 5) != 0 && strncmp(name, "nccl", 4) != 0)
+  if (!opgap_starts_with(name, "cupti") && !opgap_starts_with(name, "nccl"))
     return handle;
   int slot = opgap_slot_of(name);
   if (slot < 0 || !OPGAP_BOUND(dlsym))
@@ -45,7 +45,7 @@ void *opgap_dlsym_notice(void *handle, const char *name)
   int error = errno;
   (void)OPGAP_BOUND(dlsym);
   if (name != NULL) {
-    if (opgap_torch_module_init && opgap_active && strncmp(name, "PyInit_", 7) == 0)
+    if (opgap_torch_module_init && opgap_active && opgap_starts_with(name, "PyInit_"))
       opgap_torch_module_init(name);
     handle = opgap_is_global_handle(handle) ? global_handle(handle, name) : library_handle(handle, name);
   }

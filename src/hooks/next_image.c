@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "hooks/text.h"
 #include "record/raw.h"
 #include "record/session.h"
 
@@ -21,7 +22,7 @@ static const char *value_of(char *const envp[], const char *name)
 {
   size_t length = strlen(name);
   for (; envp && *envp; envp++)
-    if (strncmp(*envp, name, length) == 0 && (*envp)[length] == '=')
+    if (opgap_starts_with(*envp, name) && (*envp)[length] == '=')
       return *envp + length + 1;
   return NULL;
 }
@@ -29,10 +30,12 @@ static const char *value_of(char *const envp[], const char *name)
 static bool environment_stays(char *const envp[], bool (*is_own)(const char *entry, size_t length))
 {
   const char *session = value_of(envp, "OPGAP_SESSION"), *preload = value_of(envp, "LD_PRELOAD");
-  if (session == NULL || strcmp(session, opgap_session_folder()) != 0 || preload == NULL || value_of(envp, "OPGAP_OFF"))
+  const char *folder = opgap_session_folder();
+  if (session == NULL || !opgap_starts_with(session, folder) || session[strlen(folder)] != 0 || preload == NULL ||
+      value_of(envp, "OPGAP_OFF"))
     return false;
   while (*preload) {
-    size_t length = strcspn(preload, ": ");
+    size_t length = opgap_length_until(preload, ": ");
     if (is_own(preload, length))
       return true;
     preload += length + (preload[length] != 0);
@@ -60,8 +63,7 @@ static size_t read_head(const char *path, char *head)
 /* glibc's loader: another one would not load this library. */
 static bool is_glibc_loader(const char *path, size_t size)
 {
-  const char *name = size > 0 && path[size - 1] == 0 ? strrchr(path, '/') : NULL;
-  return name != NULL && strncmp(name, "/ld-linux", sizeof "/ld-linux" - 1) == 0;
+  return size > 0 && path[size - 1] == 0 && opgap_starts_with(opgap_file_name(path, size - 1), "ld-linux");
 }
 
 static bool loads_us(const char *head, size_t size)
@@ -88,25 +90,25 @@ static bool loads_us(const char *head, size_t size)
 static const char *interpreter(char *head, size_t size)
 {
   head[size] = 0;
-  if (head[0] != '#' || head[1] != '!' || strchr(head, '\n') == NULL)
+  if (head[0] != '#' || head[1] != '!' || head[opgap_length_until(head, "\n")] == 0)
     return NULL;
   char *path = head + 2;
   while (*path == ' ' || *path == '\t')
     path++;
-  path[strcspn(path, " \t\n")] = 0;
+  path[opgap_length_until(path, " \t\n")] = 0;
   return path[0] == '/' ? path : NULL;
 }
 
 bool opgap_stays_traced(const char *program, char *const envp[], bool (*is_own)(const char *entry, size_t length))
 {
   char head[HEAD_BYTES + 1], program_of_script[HEAD_BYTES];
-  if (program == NULL || strchr(program, '/') == NULL || !environment_stays(envp, is_own))
+  if (program == NULL || program[opgap_length_until(program, "/")] == 0 || !environment_stays(envp, is_own))
     return false;
   size_t size = read_head(program, head);
   const char *path = interpreter(head, size);
   if (path == NULL)
     return loads_us(head, size);
-  strcpy(program_of_script, path);
+  memcpy(program_of_script, path, strlen(path) + 1);
   size = read_head(program_of_script, head);
   return loads_us(head, size);
 }

@@ -180,16 +180,10 @@ OPGAP_EXPORT int pclose(FILE *stream)
 static char kept_preload[PATH_MAX + sizeof PRELOAD]; /* "LD_PRELOAD=us" and "OPGAP_SESSION=..." as they were */
 static char kept_session[PATH_MAX + sizeof SESSION];
 
-static bool starts_with(const char *string, const char *prefix)
-{
-  return strncmp(string, prefix, strlen(prefix)) == 0;
-}
-
 /* An entry of LD_PRELOAD is this library: the same file name, whatever the folder. */
 static bool is_own_entry(const char *entry, size_t length)
 {
-  const char *own = strrchr(opgap_own_path(), '/');
-  own = own ? own + 1 : opgap_own_path();
+  const char *own = opgap_file_name(opgap_own_path(), strlen(opgap_own_path()));
   size_t name = strlen(own);
   return length >= name && memcmp(entry + length - name, own, name) == 0 &&
          (length == name || entry[length - name - 1] == '/');
@@ -200,7 +194,7 @@ static bool remove_own_entry(char *variable)
 {
   char *out = variable + strlen(PRELOAD), *at = out;
   while (*at) {
-    size_t length = strcspn(at, ": ");
+    size_t length = opgap_length_until(at, ": ");
     size_t whole = at[length] ? length + 1 : length;
     if (is_own_entry(at, length) && length + sizeof PRELOAD <= sizeof kept_preload) {
       memcpy(kept_preload, PRELOAD, sizeof PRELOAD - 1);
@@ -221,12 +215,12 @@ static void leave_environment(void)
 {
   char **out = environ;
   for (char **at = environ; *at; at++) {
-    if (starts_with(*at, SESSION)) {
+    if (opgap_starts_with(*at, SESSION)) {
       if (strlen(*at) < sizeof kept_session)
         memcpy(kept_session, *at, strlen(*at) + 1);
       continue;
     }
-    if (starts_with(*at, PRELOAD) && !remove_own_entry(*at))
+    if (opgap_starts_with(*at, PRELOAD) && !remove_own_entry(*at))
       continue;
     *out++ = *at;
   }
@@ -240,7 +234,7 @@ static void enter_environment(char *const envp[], char **out, char *preload)
   size_t n = strlen(kept_preload);
   memcpy(preload, kept_preload, n + 1);
   for (; envp && *envp; envp++) {
-    if (starts_with(*envp, PRELOAD)) {
+    if (opgap_starts_with(*envp, PRELOAD)) {
       preload[n++] = ':';
       memcpy(preload + n, *envp + strlen(PRELOAD), strlen(*envp + strlen(PRELOAD)) + 1);
     } else {
@@ -253,12 +247,31 @@ static void enter_environment(char *const envp[], char **out, char *preload)
   *out = NULL;
 }
 
+/* The environment of an image that finds a ring: its session's folder is marked.  out: room for count(envp) + 1
+ * pointers, session: for the longest value. */
+static char *const *mark_environment(char *const envp[], char **out, char *session)
+{
+  char **entry = out;
+  for (; envp && *envp; envp++) {
+    *entry = *envp;
+    size_t length = strlen(*envp);
+    if (opgap_starts_with(*envp, SESSION) && length < sizeof kept_session) {
+      memcpy(session, *envp, length);
+      memcpy(session + length, OPGAP_SESSION_EXECUTED, sizeof OPGAP_SESSION_EXECUTED);
+      *entry = session;
+    }
+    entry++;
+  }
+  *entry = NULL;
+  return out;
+}
+
 static size_t environment_size(char *const envp[], size_t *preload_bytes)
 {
   size_t count = 0;
   *preload_bytes = sizeof kept_preload;
   for (; envp && envp[count]; count++)
-    if (starts_with(envp[count], PRELOAD))
+    if (opgap_starts_with(envp[count], PRELOAD))
       *preload_bytes += strlen(envp[count]) + 1;
   return count;
 }
@@ -271,8 +284,9 @@ static void note_exec(const char *program, int error)
   opgap_emit(OPGAP_EV_EXEC, (uint32_t)error, opgap_ticks(), 0, &name, 1);
 }
 
-/* What there is of an exec before it: nothing, a record, or only the thought of one, by a guest (guest.h). */
-enum exec_trace { EXEC_UNTRACED, EXEC_RECORDED, EXEC_BY_GUEST };
+/* What there is of an exec before it: nothing, a record, a record and a ring for the next image to remove, or only the
+ * thought of a record, by a guest (guest.h). */
+enum exec_trace { EXEC_UNTRACED, EXEC_RECORDED, EXEC_LEAVES_RING, EXEC_BY_GUEST };
 
 static enum exec_trace exec_begin(const char *program, char *const envp[])
 {
@@ -281,15 +295,14 @@ static enum exec_trace exec_begin(const char *program, char *const envp[])
   if (!may_record())
     return EXEC_UNTRACED;
   note_exec(program, 0);
-  opgap_session_flush_exec();
-  return EXEC_RECORDED;
+  return opgap_session_flush_exec() ? EXEC_LEAVES_RING : EXEC_RECORDED;
 }
 
 static int exec_failed(enum exec_trace trace, const char *program)
 {
   int error = errno;
   const char *name = error == EFAULT ? NULL : program;
-  if (trace == EXEC_RECORDED)
+  if (trace == EXEC_RECORDED || trace == EXEC_LEAVES_RING)
     opgap_session_goes_on();
   else if (trace == EXEC_BY_GUEST && may_record())
     note_exec(name, 0);
@@ -309,6 +322,11 @@ static int exec_failed(enum exec_trace trace, const char *program)
     env = fresh;                                                                                                       \
   }                                                                                                                    \
   enum exec_trace trace = exec_begin(program, env);                                                                    \
+  if (trace == EXEC_LEAVES_RING) {                                                                                     \
+    size_t bytes;                                                                                                      \
+    char **fresh = alloca((environment_size(env, &bytes) + 1) * sizeof *fresh);                                        \
+    env = mark_environment(env, fresh, alloca(sizeof kept_session + sizeof OPGAP_SESSION_EXECUTED));                   \
+  }                                                                                                                    \
   call;                                                                                                                \
   return exec_failed(trace, program);
 
@@ -411,12 +429,14 @@ static int quick_status;
 
 OPGAP_EARLY_CODE static void end_session(int status)
 {
-  if (opgap_session_pid() == opgap_raw_getpid() && !opgap_in_vfork)
+  int pid = opgap_session_pid(); /* 0: there is no session, nor a guest */
+  if (pid != 0 && pid == opgap_raw_getpid() && !opgap_in_vfork)
     opgap_session_end(status);
 }
 
-static void end_quickly(void)
+static void end_quickly(void *unused)
 {
+  (void)unused;
   end_session(quick_status);
 }
 
@@ -438,8 +458,27 @@ OPGAP_EARLY_CODE static void end_normally(int status, void *unused)
 EXIT_HOOK(_exit)
 EXIT_HOOK(_Exit)
 
+/* Our handler must come before the program's first one, to run last.  Not at start-up: most programs have none, and
+ * libc's list of them is a page that nobody else writes. */
+static void register_quick_end(void)
+{
+  static bool done;
+  if (first_pid != 0 && OPGAP_BOUND(__cxa_at_quick_exit) && !__atomic_exchange_n(&done, true, __ATOMIC_RELAXED))
+    opgap_real.__cxa_at_quick_exit(end_quickly, NULL);
+}
+
+/* What at_quick_exit calls. */
+OPGAP_EXPORT int __cxa_at_quick_exit(void (*function)(void *), void *library)
+{
+  if (!OPGAP_BOUND(__cxa_at_quick_exit))
+    return OPGAP_MISSING(int);
+  register_quick_end();
+  return opgap_real.__cxa_at_quick_exit(function, library);
+}
+
 static _Noreturn void leave_quickly(void (*real)(int), int status)
 {
+  register_quick_end();
   quick_status = status; /* the session ends in our own handler, after the program's */
   if (real)
     real(status);
@@ -470,5 +509,4 @@ OPGAP_EARLY_CODE void opgap_process_prepare(void)
     leave_environment();
   /* Registered while the loader runs constructors, so they run after the program's own handlers and destructors. */
   on_exit(end_normally, NULL);
-  at_quick_exit(end_quickly);
 }

@@ -191,7 +191,10 @@ OPGAP_EXPORT int thrd_create(thrd_t *thread, thrd_start_t start, void *argument)
 
 static void note_name(const char *name)
 {
-  uint64_t id = opgap_intern(name, strnlen(name, 15)); /* the kernel keeps 15 */
+  size_t length = 0;
+  while (length < 15 && name[length]) /* the kernel keeps 15 */
+    length++;
+  uint64_t id = opgap_intern(name, length);
   opgap_emit(OPGAP_EV_THREAD_NAME, 0, opgap_ticks(), 0, &id, 1);
 }
 

@@ -21,8 +21,8 @@ enum opgap_phase { OPGAP_PHASE_NONE, OPGAP_PHASE_STARTING, OPGAP_PHASE_RUNNING, 
 
 enum opgap_flusher { OPGAP_FLUSHER_NONE, OPGAP_FLUSHER_RUNS, OPGAP_FLUSHER_STOPS };
 
+/* What a process that records nothing writes comes first: record/early.h. */
 struct opgap_config {
-  struct opgap_settings settings;
   const struct opgap_event *(*hook_events)(unsigned *count);
   const struct opgap_event *hooks; /* NULL until a session begins */
   unsigned hook_count;
@@ -30,15 +30,16 @@ struct opgap_config {
   unsigned counter_count;
   /* counters [0, alloc_end) make up an op's allocations, [alloc_end, free_end) its frees */
   unsigned alloc_end, free_end;
-  bool usual_sums;   /* these are the ones whose sums are unrolled */
-  char folder[1024]; /* absolute */
-  char host[65], boot_id[40], kernel[65];
-  char cpu[52];        /* "" but in the trace's first process and its forked children */
+  bool usual_sums;     /* these are the ones whose sums are unrolled */
   bool no_tsc;         /* a test wants the other clock */
   uint32_t page_bytes; /* of memory; a test may set another size before the session begins */
   char *stack_top;     /* an address near the bottom of the main thread's stack */
   uint32_t groups;     /* what opgap_active is while recording */
   int32_t loader_pid;  /* of the process that loaded the tracer; others are forked from it */
+  char folder[1024];   /* absolute */
+  struct opgap_settings settings;
+  char host[65], boot_id[40], kernel[65];
+  char cpu[52]; /* "" but in the trace's first process and its forked children */
 };
 
 /* This process as the guest of its parent's session (guest.h). */

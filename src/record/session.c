@@ -35,7 +35,7 @@
 #define POPULATE_WRITE 23 /* MADV_POPULATE_WRITE */
 
 OPGAP_EARLY_DATA struct opgap_config opgap_config;
-OPGAP_EARLY_DATA static struct opgap_state no_state;
+static struct opgap_state no_state OPGAP_READ_EARLY;
 struct opgap_state *opgap_state = &no_state;
 const struct opgap_settings *opgap_settings = &opgap_config.settings;
 
@@ -713,21 +713,26 @@ static void default_folder_name(char *name, size_t size)
 }
 
 /* The folder of the trace: the one that a parent or `opgap record` hands down, or a new one.  first: this process is
- * the trace's first one, as a slash behind the folder says when it comes from `opgap record`. */
-OPGAP_EARLY_CODE static bool find_folder(bool *first)
+ * the trace's first one, as a slash behind the folder says when it comes from `opgap record`.  executed: its former
+ * image has left a ring.  Both marks are taken off, in place: a shell has a setenv of its own, which need not change
+ * what it hands down. */
+OPGAP_EARLY_CODE static bool find_folder(bool *first, bool *executed)
 {
+  const size_t mark = sizeof OPGAP_SESSION_EXECUTED - 1;
   static bool said;
   const char *session = getenv("OPGAP_SESSION");
   struct stat info;
   *first = true;
+  *executed = false;
   if (session && session[0] == '/' && strlen(session) < sizeof opgap_config.folder &&
       opgap_raw6(SYS_newfstatat, AT_FDCWD, (long)session, (long)&info, 0, 0, 0) == 0 && S_ISDIR(info.st_mode)) {
     size_t length = strlen(session);
-    *first = length > 1 && session[length - 1] == '/';
+    for (; length > mark && memcmp(session + length - mark, OPGAP_SESSION_EXECUTED, mark) == 0; length -= mark)
+      *executed = true; /* more than once if an image between was not traced */
+    *first = !*executed && length > 1 && session[length - 1] == '/';
+    ((char *)(uintptr_t)session)[length - *first] = 0;
     struct opgap_text text = {opgap_config.folder, opgap_config.folder + sizeof opgap_config.folder - 1};
     opgap_text_string(&text, session);
-    if (*first) /* in place: a shell has a setenv of its own, which need not change what it hands down */
-      opgap_config.folder[length - 1] = ((char *)(uintptr_t)session)[length - 1] = 0;
     return true;
   }
   char name[256];
@@ -775,7 +780,7 @@ OPGAP_EARLY_CODE bool opgap_session_can_wait(void)
 
 /* The ring of a process that executes takes this name, so that the next image, which may never record anything, finds
  * it by one look, and removes it. */
-OPGAP_EARLY_CODE static void name_for_exec(char *path, size_t size)
+static void name_for_exec(char *path, size_t size)
 {
   struct opgap_text text = {path, path + size - 1};
   opgap_text_string(&text, SHM "/opgap-");
@@ -785,13 +790,14 @@ OPGAP_EARLY_CODE static void name_for_exec(char *path, size_t size)
   opgap_text_string(&text, "-exec.ring");
 }
 
-static void rename_ring(const char *to)
+static bool rename_ring(const char *to)
 {
   struct opgap_arena *arena = opgap_state->arena;
   if (opgap_raw6(SYS_renameat2, AT_FDCWD, (long)arena->ring_file, AT_FDCWD, (long)to, 1 /* RENAME_NOREPLACE */, 0) < 0)
-    return; /* a process of this number in another container is about to execute as well */
+    return false; /* a process of this number in another container is about to execute as well */
   struct opgap_text text = {arena->ring_file, arena->ring_file + sizeof arena->ring_file - 1};
   opgap_text_string(&text, to);
+  return true;
 }
 
 /* As a rule the file has everything and the ring can go, which needs no function of libc to be bound.  If a guest is
@@ -822,12 +828,11 @@ static void remove_former_image(const char *path)
     opgap_recover_former_image(path);
 }
 
-OPGAP_EARLY_CODE static void take_former_image(void)
+static void take_former_image(void)
 {
   char path[64];
   name_for_exec(path, sizeof path);
-  if (opgap_raw6(SYS_faccessat, AT_FDCWD, (long)path, 0, 0, 0, 0) == 0)
-    remove_former_image(path);
+  remove_former_image(path);
 }
 
 OPGAP_EARLY_CODE bool opgap_session_start(const struct opgap_event *(*hook_events)(unsigned *count),
@@ -839,17 +844,17 @@ OPGAP_EARLY_CODE bool opgap_session_start(const struct opgap_event *(*hook_event
   opgap_config.counter_events = counter_events;
   opgap_config.counter_count = counter_count < OPGAP_MAX_COUNTERS ? counter_count : OPGAP_MAX_COUNTERS;
   opgap_config.stack_top = (char *)__builtin_frame_address(0);
-  bool on = false, first;
+  bool on = false, first, executed;
   if (getauxval(AT_SECURE) == 0 && read_settings()) {
     const char *clock = getenv("OPGAP_TEST_CLOCK");
     opgap_config.no_tsc = clock && strcmp(clock, "monotonic") == 0;
-    on = find_folder(&first);
+    on = find_folder(&first, &executed);
     if (on && first)
       find_cpu();
   }
   opgap_config.loader_pid = opgap_raw_getpid();
   bool waits = on && !first && opgap_session_can_wait();
-  if (on && !first)
+  if (on && executed)
     take_former_image();
   if (opgap_config.settings.stacks != OPGAP_STACKS_OFF)
     learn_surroundings(); /* below, the clock is measured */
@@ -980,17 +985,17 @@ static void flush(const char *how, enum opgap_arena_end end)
   opgap_cell = cell;
 }
 
-void opgap_session_flush_exec(void)
+bool opgap_session_flush_exec(void)
 {
   struct opgap_state *state = opgap_state;
   char path[64];
   flush("exec", OPGAP_ARENA_EXEC);
   if (atomic_load(&state->phase) != OPGAP_PHASE_RUNNING || atomic_load(&state->arena->end) != OPGAP_ARENA_EXEC ||
       opgap_raw_getpid() != state->pid || memcmp(state->arena->ring_file, SHM "/", sizeof SHM) != 0)
-    return;
+    return false;
   name_for_exec(path, sizeof path);
   memcpy(state->ring_name, state->arena->ring_file, sizeof state->ring_name);
-  rename_ring(path);
+  return rename_ring(path);
 }
 
 void opgap_session_flush_end(void)

@@ -37,8 +37,10 @@ void opgap_thread_dying(void);
  * a child that it must not record (vfork), and back. */
 void opgap_vfork_enter(void);
 void opgap_vfork_leave(void);
-/* Drains everything to the trace file.  Before exec (false: the process goes on if exec fails), or at the end. */
-void opgap_session_flush_exec(void);
+/* Drains everything to the trace file, before exec.  True: the ring waits for the next image, which looks for it where
+ * the value of OPGAP_SESSION ends with OPGAP_SESSION_EXECUTED. */
+bool opgap_session_flush_exec(void);
+#define OPGAP_SESSION_EXECUTED "/."
 /* The same before a function of libc that ends the process without a handler of ours (daemon, in the parent).  The ring
  * is given up: if the function fails, what comes is still recorded, but would not outlive a kill. */
 void opgap_session_flush_end(void);

@@ -424,7 +424,8 @@ const struct opgap_setting *opgap_setting_find(const char *name, size_t length)
 
 OPGAP_EARLY_CODE void opgap_settings_default(struct opgap_settings *s)
 {
-  s->out[0] = '\0';
+  if (s->out[0] != '\0')
+    s->out[0] = '\0';
   s->schedule = (struct opgap_schedule){0, 0, 0, 0};
   for (unsigned i = 0; i < opgap_setting_count; i++) {
     const struct opgap_setting *setting = &opgap_setting_table[i];

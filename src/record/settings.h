@@ -48,7 +48,7 @@ enum opgap_setting_type {
  * min_copy (bytes), stacks (enum opgap_stacks), gpu (mask of enum opgap_gpu_detail), schedule, delay_ns, duration_ns,
  * keep_ns, control (enum opgap_control_choice), children (enum opgap_children), buffer, max_size (bytes), log (enum
  * opgap_log), off (bool). */
-#define OPGAP_MEMBER_PATH(member) char member[OPGAP_SETTING_PATH_MAX];
+#define OPGAP_MEMBER_PATH(member)
 #define OPGAP_MEMBER_GROUPS(member) uint32_t member;
 #define OPGAP_MEMBER_CHOICE(member) uint32_t member;
 #define OPGAP_MEMBER_WORDS(member) uint32_t member;
@@ -57,10 +57,12 @@ enum opgap_setting_type {
 #define OPGAP_MEMBER_BUFFER(member) uint64_t member;
 #define OPGAP_MEMBER_SECONDS(member) uint64_t member;
 #define OPGAP_MEMBER_SCHEDULE(member) struct opgap_schedule member;
+/* The path stands last, and is not touched where there is none: record/early.h. */
 struct opgap_settings {
 #define OPGAP_SETTING(member, env, flag, type, default_, value, help) OPGAP_MEMBER_##type(member)
 #include "record/settings.def"
 #undef OPGAP_SETTING
+  char out[OPGAP_SETTING_PATH_MAX];
 };
 
 /* A row of settings.def.  Arrays, not pointers: the loader would have to relocate those in every traced process. */

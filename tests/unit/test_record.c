@@ -767,7 +767,7 @@ END_TEST
 
 static void body_guest_stays_over_exec(void)
 {
-  char next[16], byte = 0;
+  char next[16], session[sizeof folder + 2 * sizeof OPGAP_SESSION_EXECUTED], byte = 0;
   start();
   call(0);
   pid_t pid = fork();
@@ -789,6 +789,9 @@ static void body_guest_stays_over_exec(void)
     _exit(3);
   snprintf(next, sizeof next, "%c%d", guest_fate, killed_when[1]);
   setenv(NEXT_IMAGE, next, 1);
+  snprintf(session, sizeof session, "%s" OPGAP_SESSION_EXECUTED OPGAP_SESSION_EXECUTED,
+           folder); /* one untraced in between */
+  setenv("OPGAP_SESSION", session, 1);
   execl("/proc/self/exe", "next image", (char *)NULL);
   _exit(4);
 }
