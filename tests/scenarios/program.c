@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -362,6 +363,67 @@ static void step_decoder(void)
   must(write(to[1], &byte, 1) == 1 && read(from[0], &byte, 1) == 1, "decoder");
 }
 
+/* ---- the second set held out ---- */
+
+/* A table that is read in each step, and by three other threads all the time; a writer makes it new behind their backs.
+ */
+static pthread_rwlock_t table_lock = PTHREAD_RWLOCK_INITIALIZER;
+
+static void *table_writer(void *unused)
+{
+  while (!stop) {
+    pthread_rwlock_wrlock(&table_lock);
+    pause_ms(planted ? 12 : 0);
+    pthread_rwlock_unlock(&table_lock);
+    pause_ms(planted ? 1 : 13);
+  }
+  return unused;
+}
+
+static void step_look_up(void)
+{
+  for (int i = 0; i < 3; i++) {
+    pthread_rwlock_rdlock(&table_lock);
+    pthread_rwlock_unlock(&table_lock);
+    burn(0.0005);
+  }
+}
+
+/* A pool of three threads, each with a part of the step: one part is much larger than the others. */
+static pthread_cond_t finished = PTHREAD_COND_INITIALIZER;
+static unsigned round_of_parts, parts_done;
+
+static void *part_worker(void *unused)
+{
+  static atomic_uint numbers;
+  unsigned number = atomic_fetch_add(&numbers, 1), seen = 0;
+  for (;;) {
+    pthread_mutex_lock(&queue);
+    while (round_of_parts == seen && !stop)
+      pthread_cond_wait(&changed, &queue);
+    seen = round_of_parts;
+    pthread_mutex_unlock(&queue);
+    if (stop)
+      return unused;
+    work(number == 0 && planted ? 15 : 1);
+    pthread_mutex_lock(&queue);
+    parts_done++;
+    pthread_cond_signal(&finished);
+    pthread_mutex_unlock(&queue);
+  }
+}
+
+static void step_parts(void)
+{
+  pthread_mutex_lock(&queue);
+  parts_done = 0;
+  round_of_parts++;
+  pthread_cond_broadcast(&changed);
+  while (parts_done < 3)
+    pthread_cond_wait(&finished, &queue);
+  pthread_mutex_unlock(&queue);
+}
+
 static const struct scenario {
   const char *name;
   void (*step)(void);
@@ -389,6 +451,8 @@ static const struct scenario {
     {"map", step_map, NULL, 0, false, false, STEPS},
     {"storm", step_storm, NULL, 0, false, false, STEPS},
     {"decoder", step_decoder, NULL, 0, false, false, STEPS},
+    {"table", step_look_up, table_writer, 1, false, false, STEPS},
+    {"parts", step_parts, part_worker, 3, false, false, STEPS},
 };
 
 int main(int count, char **arguments)
