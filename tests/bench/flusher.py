@@ -15,8 +15,8 @@ KINDS = [  # title, loop, iterations, bytes of its records in the ring (of one i
     ("malloc, free as events", "malloc_free", 3000000, 32, 2),
     ("the same, a third of the rate", "malloc_free_third", 3000000, 32, 2),
     ("read", "read_1", 500000, 40, 1),
-    ("framework op", "torch_op", 1000000, 72, 1),
-    ("user range", "range", 1000000, 72, 1),
+    ("framework op", "torch_op", 1000000, 32, 1),
+    ("user range", "range", 1000000, 32, 1),
 ]
 
 
