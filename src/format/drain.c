@@ -191,16 +191,11 @@ int opgap_consumer_schema(struct opgap_consumer *consumer)
 
 static int write_head(struct opgap_consumer *consumer, const uint8_t *pairs, size_t pairs_bytes, uint64_t kept_from_ns)
 {
-  struct opgap_file_header file = {.version = OPGAP_TRACE_VERSION,
-                                   .min_version = OPGAP_TRACE_VERSION,
-                                   .header_bytes = sizeof file,
-                                   .features = OPGAP_FILE_HAS_CRC,
-                                   .start_ns = consumer->arena->first_anchor.ns,
+  struct opgap_file_header file = {.start_ns = consumer->arena->first_anchor.ns,
                                    .pid = consumer->arena->pid,
                                    .first_sequence = (uint32_t)(consumer->arena->chunk_sequence + 1),
                                    .kept_from_ns = kept_from_ns};
-  memcpy(file.magic, OPGAP_TRACE_MAGIC, sizeof file.magic);
-  file.header_crc = opgap_crc32(0, &file, offsetof(struct opgap_file_header, header_crc));
+  opgap_seal_file_header(&file);
   int error = consumer->sink(consumer->sink_context, &file, sizeof file);
   if (error)
     return error;

@@ -113,6 +113,15 @@ uint32_t opgap_crc32(uint32_t crc, const void *data, size_t size)
   return ~table_crc(~crc, p, size);
 }
 
+void opgap_seal_file_header(struct opgap_file_header *header)
+{
+  memcpy(header->magic, OPGAP_TRACE_MAGIC, sizeof header->magic);
+  header->version = header->min_version = OPGAP_TRACE_VERSION;
+  header->header_bytes = sizeof *header;
+  header->features = OPGAP_FILE_HAS_CRC;
+  header->header_crc = opgap_crc32(0, header, offsetof(struct opgap_file_header, header_crc));
+}
+
 static void set_event(struct opgap_encoder *encoder, const struct opgap_event *row)
 {
   unsigned head = row->kind == OPGAP_SPAN ? 3 : 2;

@@ -210,10 +210,10 @@ static void fill_info(struct process *process)
 
 /* ---- its file ---- */
 
-/* Files of before there was a checksum have none. */
+/* Version 1 began without a checksum. */
 static bool header_sound(const struct opgap_file_header *header)
 {
-  return (header->features & OPGAP_FILE_HAS_CRC) == 0 ||
+  return (header->version == 1 && (header->features & OPGAP_FILE_HAS_CRC) == 0) ||
          header->header_crc == opgap_crc32(0, header, offsetof(struct opgap_file_header, header_crc));
 }
 

@@ -39,7 +39,7 @@ struct opgap_file_header {
 };
 static_assert(sizeof(struct opgap_file_header) == 64, "file header");
 
-enum opgap_file_feature { OPGAP_FILE_HAS_CRC = 1 /* header_crc is there: not in files of before it was */ };
+enum opgap_file_feature { OPGAP_FILE_HAS_CRC = 1 /* header_crc is there: from version 2 on always */ };
 
 struct opgap_chunk_header {
   uint32_t magic;
@@ -121,6 +121,8 @@ static inline uint64_t *opgap_lead_slot(struct opgap_leads *leads, uint32_t patt
 }
 
 uint32_t opgap_crc32(uint32_t crc, const void *data, size_t size);
+/* Fills in what says how to read a file, and the checksum; the rest of the header is there. */
+void opgap_seal_file_header(struct opgap_file_header *header);
 
 static inline uint64_t opgap_zigzag(uint64_t difference)
 {

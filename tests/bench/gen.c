@@ -212,12 +212,8 @@ static void begin_file(const char *folder, bool allocations, unsigned rank, unsi
   total = 0;
   if ((file = fopen(path, "w")) == NULL)
     die(path);
-  struct opgap_file_header header = {.version = OPGAP_TRACE_VERSION,
-                                     .min_version = OPGAP_TRACE_VERSION,
-                                     .header_bytes = sizeof header,
-                                     .start_ns = streams[0].now,
-                                     .pid = tid};
-  memcpy(header.magic, OPGAP_TRACE_MAGIC, sizeof header.magic);
+  struct opgap_file_header header = {.start_ns = streams[0].now, .pid = tid};
+  opgap_seal_file_header(&header);
   if (fwrite(&header, sizeof header, 1, file) != 1)
     die("writing");
   describe(OPGAP_CHUNK_INFO, (const char *const[][2]){{"opgap_version", OPGAP_VERSION},

@@ -49,12 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     opgap_encoder_init(&encoder, NULL, 0);
     schema_size = opgap_encode_schema(&encoder, schema, sizeof schema);
   }
-  struct opgap_file_header header = {.version = OPGAP_TRACE_VERSION,
-                                     .min_version = OPGAP_TRACE_VERSION,
-                                     .header_bytes = sizeof header,
-                                     .start_ns = 1000,
-                                     .pid = 1};
-  memcpy(header.magic, OPGAP_TRACE_MAGIC, sizeof header.magic);
+  struct opgap_file_header header = {.start_ns = 1000, .pid = 1};
+  opgap_seal_file_header(&header);
   memcpy(file, &header, sizeof header);
   file_size = sizeof header;
   sequence = 0;

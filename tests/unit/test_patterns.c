@@ -67,12 +67,8 @@ static void begin_file(void)
   int fd = mkstemp(path);
   ck_assert_int_ge(fd, 0);
   file = fdopen(fd, "w");
-  struct opgap_file_header header = {.version = OPGAP_TRACE_VERSION,
-                                     .min_version = OPGAP_TRACE_VERSION,
-                                     .header_bytes = sizeof header,
-                                     .start_ns = 1,
-                                     .pid = 1};
-  memcpy(header.magic, OPGAP_TRACE_MAGIC, sizeof header.magic);
+  struct opgap_file_header header = {.start_ns = 1, .pid = 1};
+  opgap_seal_file_header(&header);
   ck_assert_uint_eq(fwrite(&header, sizeof header, 1, file), 1);
   encoder.name = name_of;
   opgap_encoder_init(&encoder, NULL, 0);
