@@ -221,6 +221,8 @@ OPGAP_EXPORT int pthread_setname_np(pthread_t thread, const char *name)
 static uint32_t stop_recording(void)
 {
   static bool said;
+  if (opgap_in_vfork) /* the child's counter, the parent's memory */
+    return 0;
   if (opgap_active)
     opgap_notice(&said, "the program gives up its time stamp counter: tracing of it ends here");
   return opgap_active_halt();

@@ -34,14 +34,25 @@ static bool map_page(int protection_flags, int fd, long offset)
   return at == (long)active_page;
 }
 
-void opgap_control_detach(void)
+bool opgap_control_detach(void)
 {
   if (control == NULL)
-    return;
+    return true;
   uint32_t active = __atomic_load_n(&opgap_active, __ATOMIC_RELAXED);
-  if (map_page(MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0))
-    __atomic_store_n(&opgap_active, active, __ATOMIC_RELAXED);
+  if (!map_page(MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0))
+    return false;
+  __atomic_store_n(&opgap_active, active, __ATOMIC_RELAXED);
   control = NULL;
+  return true;
+}
+
+/* opgap_active is this process's to write.  A process without a session that finds a page mapped is a copy of the
+ * page's owner, made by fork, or by a system call that nobody saw; one that finds another's session shares all memory
+ * with it (vfork). */
+OPGAP_EARLY_CODE static bool is_own_word(void)
+{
+  int pid = opgap_state->pid;
+  return pid != 0 ? pid == opgap_raw_getpid() : opgap_control_detach();
 }
 
 /* What processes that start now begin with. */
@@ -101,6 +112,8 @@ void opgap_control_attach(void)
 
 OPGAP_EARLY_CODE void opgap_active_open(uint32_t open)
 {
+  if (control != NULL && !is_own_word())
+    return;
   last_open = halted ? 0 : open;
   if (control == NULL) {
     __atomic_store_n(&opgap_active, last_open, __ATOMIC_RELAXED);
@@ -112,6 +125,8 @@ OPGAP_EARLY_CODE void opgap_active_open(uint32_t open)
 
 OPGAP_EARLY_CODE uint32_t opgap_active_halt(void)
 {
+  if (!is_own_word())
+    return 0;
   uint32_t before = __atomic_load_n(&opgap_active, __ATOMIC_RELAXED);
   halted = true;
   if (control != NULL) {

@@ -16,8 +16,9 @@ void opgap_control_offer(void);
  * left in the trace folder, else what the setting says.  After the ring names its trace, so that either the tool finds
  * the ring or this call finds the tool's word. */
 void opgap_control_attach(void);
-/* In a forked child: the page is the parent's.  Puts private memory with the same value in its place. */
-void opgap_control_detach(void);
+/* In a forked child: the page is the parent's.  Puts private memory with the same value in its place.  False: there is no
+ * memory for that, and the page stays; nothing may be recorded, and the calls below leave it alone. */
+bool opgap_control_detach(void);
 /* The page is mapped: a forked child must start its own session at once, its parent's end would switch it off. */
 bool opgap_control_mapped(void);
 /* Recording is stopped from outside. */
@@ -25,7 +26,8 @@ bool opgap_control_stopped(void);
 
 /* opgap_active is to be `open` (schedule, delay), or what remains of it while recording is stopped from outside. */
 void opgap_active_open(uint32_t open);
-/* Nothing is recorded any more, and no `opgap start` changes that.  Returns what opgap_active was. */
+/* Nothing is recorded any more, and no `opgap start` changes that.  Returns what opgap_active was.  In a copy of the
+ * process only the copy's word is written; in a child that shares the memory none is, and 0 returned. */
 uint32_t opgap_active_halt(void);
 /* Takes a halt back. */
 void opgap_active_resume(void);

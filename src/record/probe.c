@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "record/clock.h"
+#include "record/control.h"
 #include "record/raw.h"
 #include "record/record.h"
 
@@ -17,7 +18,7 @@
 /* The probe process: no handler of the program may run in it, no core file, no life after its parent's. */
 static _Noreturn void probe_process(int (*body)(const void *), const void *argument)
 {
-  opgap_active = 0; /* our own copy: hooks pass through, no session begins */
+  opgap_active_halt(); /* hooks pass through, no session begins; the page of opgap_active may be our parent's */
   static const struct {
     unsigned long handler, flags, restorer, mask;
   } default_action; /* the kernel's struct sigaction; all zero is SIG_DFL */

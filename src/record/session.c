@@ -623,7 +623,10 @@ bool opgap_session_begin(void)
   if (state != before)
     atomic_store(&state->phase, OPGAP_PHASE_STARTING);
   opgap_state = state;
-  opgap_control_detach();
+  if (!opgap_control_detach()) {
+    atomic_store(&state->phase, OPGAP_PHASE_FAILED);
+    return false;
+  }
   if (forked) {
     opgap_stacks_forked();
     opgap_cuda_calls_reset();

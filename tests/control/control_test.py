@@ -68,12 +68,12 @@ def malloc_event(trace):
     raise AssertionError("no malloc in the schema")
 
 
-def mallocs(trace, bytes_each=10):
-    """pid -> pairs of malloc(10): the last totals of each thread."""
+def mallocs(trace, bytes_each=10, of=None):
+    """pid -> pairs of malloc(10): the last totals of each thread.  of: of this process alone."""
     event, last = malloc_event(trace), {}
     for line in opgap("info", "--records", trace)[0].splitlines():
         found = re.match(rf"(\d+) (\d+) counter .* status={event} calls=(\d+) bytes=(\d+)", line)
-        if found:
+        if found and of in (None, int(found.group(1))):
             last[found.group(1, 2)] = (int(found.group(3)), int(found.group(4)))
     sums = {}
     for (pid, _), (calls, size) in last.items():
@@ -144,6 +144,36 @@ def processes(folder):
     counts = mallocs(job.trace)
     assert counts == {pid: 200, forked: 200, executed: 200, late: 200, grandchild: 200}, counts
     assert switches(job.trace, too_late) == [0, 0]  # as the fork and as the program executed
+
+
+CHILDREN = {"exit": 7, "_exit": 7, "_exit_at_once": 0, "quick_exit": 7, "killed": 7, "unseen_end": 7, "exec": 7,
+            "failed_exec": 7, "counter": 7, "poor": 0, "poor_counter": 0, "unseen": 7, "unseen_exit": 0,
+            "unseen_exec": 0, "unseen_counter": 0, "unseen_killed": 0, "vfork": 0, "vfork_exec": 0, "vfork_counter": 0,
+            "spawn": 0, "system": 0}
+
+
+def children(folder):
+    """No child's end, exec or kill, nor what it does to itself, reaches the page of its parent; each kind's own calls
+    are counted where it can have a session."""
+    for kind, allocations in CHILDREN.items():
+        place = os.path.join(folder, kind)
+        os.mkdir(place)
+        job = Job(place, OPGAP_CONTROL="on")
+        job.tell("m 100")
+        assert job.tell("c " + kind) == "ok", kind
+        job.tell("m 200")
+        assert opgap("stop", job.trace)[0] == "recording stopped in 1 process\n", kind
+        job.tell("c " + kind)
+        job.tell("m 400")
+        assert opgap("start", job.trace)[0] == "recording started in 1 process\n", kind
+        job.tell("m 800")
+        pid = job.program.pid
+        job.end()
+        assert mallocs(job.trace, of=pid) == {pid: 1100}, (kind, mallocs(job.trace, of=pid))
+        assert switches(job.trace, pid) == [0, 1], kind
+        if kind != "system":  # a shell has more to say
+            others = [count for at, count in mallocs(job.trace).items() if at != pid and count > 0]
+            assert others == [allocations] * (allocations > 0), (kind, others)
 
 
 def orphan(folder):
@@ -342,7 +372,7 @@ def recorder_snapshot(folder):
     job.end()
 
 
-CASES = {f.__name__: f for f in (single_thread, on_at_first, processes, orphan, steps, not_controlled, quiet, snapshots,
+CASES = {f.__name__: f for f in (single_thread, on_at_first, processes, children, orphan, steps, not_controlled, quiet, snapshots,
                                 recorder, recorder_killed, recorder_size, recorder_snapshot)}
 with tempfile.TemporaryDirectory(prefix="opgap-control-") as place:
     try:

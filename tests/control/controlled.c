@@ -8,13 +8,21 @@
  *   f PIPE  forks; the child takes commands from PIPE
  *   d PIPE  the same, and this process ends
  *   x PIPE  starts this program anew with PIPE
+ *   c KIND  makes a child of this kind (below) and waits for its end
  *   q       ends
  */
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <opgap/opgap.h>
@@ -71,11 +79,135 @@ static int open_pipe(const char *path)
   return fd;
 }
 
+/* ---- children of every kind ---- */
+
+#define CHILD_ALLOCATES 7
+static char *program;
+
+static void give_up_counter(void)
+{
+  prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0);
+}
+
+static void execute(void)
+{
+  execl(program, program, (char *)NULL); /* ends with 2: it has no pipe */
+}
+
+static void execute_nothing(void)
+{
+  execl("/nonexistent", "nonexistent", (char *)NULL);
+}
+
+/* Nobody sees the call that makes this child. */
+static pid_t unseen_fork(void)
+{
+  return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
+/* A child that has no memory for an opgap_active of its own. */
+static pid_t poor_fork(void)
+{
+  struct rlimit before, none;
+  getrlimit(RLIMIT_DATA, &before);
+  none = (struct rlimit){4096, before.rlim_max};
+  setrlimit(RLIMIT_DATA, &none);
+  pid_t child = fork();
+  if (child != 0)
+    setrlimit(RLIMIT_DATA, &before);
+  return child;
+}
+
+static void end_unseen(int status)
+{
+  syscall(SYS_exit_group, status);
+}
+
+static void end_killed(int status)
+{
+  kill(getpid(), SIGKILL);
+  _exit(status);
+}
+
+static void be_child(long allocations, void (*act)(void), void (*end)(int))
+{
+  if (allocations > 0)
+    allocate(allocations);
+  if (act)
+    act();
+  end(2);
+}
+
+static const struct kind {
+  const char *name;
+  pid_t (*make)(void);
+  long allocations;
+  void (*act)(void);
+  void (*end)(int);
+} kinds[] = {
+    {"exit", fork, CHILD_ALLOCATES, NULL, exit},
+    {"_exit", fork, CHILD_ALLOCATES, NULL, _exit},
+    {"_exit_at_once", fork, 0, NULL, _exit},
+    {"quick_exit", fork, CHILD_ALLOCATES, NULL, quick_exit},
+    {"killed", fork, CHILD_ALLOCATES, NULL, end_killed},
+    {"unseen_end", fork, CHILD_ALLOCATES, NULL, end_unseen},
+    {"exec", fork, CHILD_ALLOCATES, execute, _exit},
+    {"failed_exec", fork, CHILD_ALLOCATES, execute_nothing, _exit},
+    {"counter", fork, CHILD_ALLOCATES, give_up_counter, end_unseen},
+    {"poor", poor_fork, CHILD_ALLOCATES, NULL, exit},
+    {"poor_counter", poor_fork, 0, give_up_counter, _exit},
+    {"unseen", unseen_fork, CHILD_ALLOCATES, NULL, _exit},
+    {"unseen_exit", unseen_fork, 0, NULL, exit},
+    {"unseen_exec", unseen_fork, 0, execute, _exit},
+    {"unseen_counter", unseen_fork, 0, give_up_counter, _exit},
+    {"unseen_killed", unseen_fork, 0, NULL, end_killed},
+};
+
+static void make_child(const char *name)
+{
+  int status = 0;
+  bool vfork_executes = strcmp(name, "vfork_exec") == 0, vfork_counter = strcmp(name, "vfork_counter") == 0;
+  if (strcmp(name, "spawn") == 0) {
+    pid_t child;
+    if (posix_spawn(&child, program, NULL, NULL, (char *[]){program, NULL}, environ) != 0 ||
+        waitpid(child, &status, 0) != child)
+      _exit(10);
+  } else if (strcmp(name, "system") == 0) {
+    status = system("exit 2");
+  } else if (strncmp(name, "vfork", 5) == 0) {
+    pid_t child = vfork();
+    if (child == 0) {
+      if (vfork_executes)
+        execute();
+      if (vfork_counter)
+        give_up_counter();
+      _exit(2);
+    }
+    if (waitpid(child, &status, 0) != child)
+      _exit(11);
+  } else {
+    const struct kind *kind = kinds;
+    while (strcmp(kind->name, name) != 0)
+      if (++kind == kinds + sizeof kinds / sizeof *kinds)
+        _exit(12);
+    pid_t child = kind->make();
+    if (child == 0)
+      be_child(kind->allocations, kind->act, kind->end);
+    if (waitpid(child, &status, 0) != child)
+      _exit(13);
+    if (kind->end == end_killed)
+      status = WTERMSIG(status) == SIGKILL ? 2 << 8 : 0;
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 2)
+    _exit(14);
+}
+
 int main(int argc, char **argv)
 {
   char line[512];
   if (argc < 2)
     return 2;
+  program = argv[0];
   for (int fd = open_pipe(argv[1]);;) {
     take_line(fd, line, sizeof line);
     const char *rest = line[0] ? line + 2 : line;
@@ -84,6 +216,8 @@ int main(int argc, char **argv)
       allocate(strtol(rest, NULL, 10));
     else if (line[0] == 'r')
       read_bytes(strtol(rest, NULL, 10));
+    else if (line[0] == 'c')
+      make_child(rest);
     else if (line[0] == 's')
       for (long i = strtol(rest, NULL, 10); i > 0; i--)
         opgap_step();

@@ -26,9 +26,10 @@ def expect_ops(run, trace):
     check_equal("ops with a sequence number", trace.op(run.pid, "outer", 0).sequences, 0)
 
 
-def understood():
-    """The layout that torch has is accepted, without a word."""
-    run, trace, said = run_host("ops")
+def understood(control="off"):
+    """The layout that torch has is accepted, without a word; the copy of the process that tries it leaves the page of
+    OPGAP_CONTROL alone."""
+    run, trace, said = run_host("ops", {"OPGAP_CONTROL": control})
     check_equal("what the tracer says", said, [])
     expect_ops(run, trace)
 

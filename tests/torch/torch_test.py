@@ -72,11 +72,11 @@ def averaged(trace, pid):
     return result
 
 
-def calls(workers, optimizer):
+def calls(workers, optimizer, control="off"):
     """Every op has exactly the calls that torch.profiler counts, and tracing does not change the result."""
     environment = {"WORKERS": workers, "OPTIMIZER": optimizer}
     output, expected = profile(environment)
-    run, trace = train(environment)
+    run, trace = train(dict(environment, OPGAP_CONTROL=control))
     check_equal("the training's result", run.output, output)
     raw = {name: row[0] for name, row in expected.items()}
     check(len(raw) > 50, "torch.profiler saw %d names only" % len(raw))
