@@ -107,6 +107,8 @@ static void put_value(struct writer *w, const char *value)
 OPGAP_EARLY_CODE static const char *parse_digits(struct span *s, uint64_t *result)
 {
   uint64_t n = 0;
+  if (s->end - s->at > 1 && *s->at == '-' && s->at[1] >= '0' && s->at[1] <= '9')
+    return "must not be negative";
   if (s->at == s->end || *s->at < '0' || *s->at > '9')
     return "not a number";
   for (; s->at < s->end && *s->at >= '0' && *s->at <= '9'; s->at++) {
