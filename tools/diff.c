@@ -20,6 +20,7 @@ static const char *const formats[FORMAT_COUNT] = {"text", "json", "markdown", "c
 
 #define SETS_MOST (TABLE_COLUMNS - 1)
 #define PATHS_MOST 1000u
+#define STEPLESS "not every run has steps: nothing is compared per step, only the totals of whole runs"
 
 static void help(void)
 {
@@ -31,6 +32,7 @@ static void help(void)
        "column: base:run1.opgap workers:run2.opgap\n"
        "A change is given as a difference, in %, and with the 98 % interval of the latter.  =: no change\n"
        "Times of steps are medians; where a median tells little about the whole time, a line of means follows.\n"
+       "Where a run has no steps, only the totals of whole runs are compared, and a line says so.\n"
        "With four or more, the last is taken for all changes together: how far do the single gains add up?\n"
        "\n"
        "  --limit N         ops shown (default: 15; 0: all)\n"
@@ -44,6 +46,7 @@ static void help(void)
 struct request {
   enum format format;
   size_t limit;
+  bool stepless; /* a set has no steps: only figures of whole runs can be compared */
   size_t sets;
   char *names[SETS_MOST];
   const char *paths[SETS_MOST]; /* that the name is the end of; NULL: the user gave the name */
@@ -158,12 +161,19 @@ static void add_mean(struct lines *lines, const struct request *request, const s
   set_changes(line, request->sets);
 }
 
+/* Figures of whole runs that are a mean over its steps. */
+static bool is_mean_of_steps(const char *figure)
+{
+  return opgap_figure_idle(figure) != NULL || strncmp(figure, "breakdown.", strlen("breakdown.")) == 0;
+}
+
 static void add_changes(struct lines *lines, const struct request *request)
 {
   for (size_t i = 1; i < request->sets; i++)
     for (size_t k = 0; k < request->with[i]->change_count; k++) {
       const struct opgap_change *change = &request->with[i]->changes[k];
-      if (line_named(lines, change->name))
+      if (line_named(lines, change->name) ||
+          (request->stepless && (change->per_step || is_mean_of_steps(change->name))))
         continue;
       add_change_line(lines, request, change);
       add_mean(lines, request, change);
@@ -301,7 +311,7 @@ static void cell_text(char *text, size_t size, const struct line *line, size_t s
 static void build_table(const struct request *request, const struct lines *lines, struct table *table,
                         struct table_column *columns)
 {
-  columns[0] = (struct table_column){.title = "Per step", .left = true, .room = 60};
+  columns[0] = (struct table_column){.title = request->stepless ? "Whole run" : "Per step", .left = true, .room = 60};
   for (size_t i = 0; i < request->sets; i++)
     columns[i + 1] = (struct table_column){.title = request->names[i]};
   table_begin(table, columns, (unsigned)request->sets + 1);
@@ -333,6 +343,8 @@ static void print_head(const struct request *request, const char *bullet)
       printf("%snote, %s: %s\n", bullet, request->names[i], clean);
       free(clean);
     }
+  if (request->stepless)
+    printf("%s%s\n", bullet, STEPLESS);
   putchar('\n');
 }
 
@@ -556,10 +568,15 @@ static int diff(struct request *request)
   struct lines lines = {.pool = opgap_pool_new()};
   const struct opgap_compare_options options = {.judge = false};
   bool good = true;
+  for (size_t i = 0; i < request->sets; i++)
+    request->stepless = request->stepless || request->runs[i]->steps == 0;
   for (size_t i = 1; i < request->sets; i++)
     request->with[i] = opgap_compare(request->runs[0], request->runs[i], &options);
   add_changes(&lines, request);
-  add_rows(&lines, request);
+  if (!request->stepless)
+    add_rows(&lines, request);
+  if (request->stepless && request->format == FORMAT_CSV)
+    fputs("opgap: " STEPLESS "\n", stderr);
   if (request->format == FORMAT_JSON)
     good = print_json(request, &lines);
   else if (request->format == FORMAT_CSV)
