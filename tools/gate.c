@@ -235,6 +235,12 @@ static int config_member(struct request *request, const char *path, const char *
   return opgap_fail(OPGAP_EXIT_USAGE, "%s: there is no option \"%s\"", path, name);
 }
 
+static bool is_baseline(const json_t *root)
+{
+  const char *format = json_string_value(json_object_get(root, "format"));
+  return format != NULL && strcmp(format, OPGAP_BASELINE_FORMAT) == 0;
+}
+
 static int read_config(struct request *request, const char *path)
 {
   json_error_t error;
@@ -248,6 +254,8 @@ static int read_config(struct request *request, const char *path)
     return opgap_fail(OPGAP_EXIT_USAGE, "%s: line %d: %s", path, error.line, error.text);
   if (!json_is_object(root))
     code = opgap_fail(OPGAP_EXIT_USAGE, "%s: must be a JSON object", path);
+  else if (is_baseline(root))
+    code = opgap_fail(OPGAP_EXIT_USAGE, "%s is a baseline, not a config: give it with --baseline", path);
   else
     json_object_foreach(root, name, value)
     {
@@ -339,17 +347,20 @@ static int append_summary(const struct result *result, const char *path)
   return OPGAP_EXIT_DONE;
 }
 
-/* 0, or the exit code of a file that could not be written. */
+/* 0, or the exit code of a file that could not be written.  The verdict comes last: whoever reads PASS has all of it.
+ */
 static int write_outputs(const struct opgap_comparison *c, const struct request *request,
                          struct opgap_gate_output *output)
 {
   struct result result = {c, request, output};
   const char *summary = getenv("GITHUB_STEP_SUMMARY");
-  int code = opgap_write_file(request->output ? request->output : "-", print, &result);
+  int code = OPGAP_EXIT_DONE;
+  if (request->svg != NULL)
+    code = opgap_write_file(request->svg, print_svg, &result);
   if (code == OPGAP_EXIT_DONE && request->format == FORMAT_GITHUB && summary != NULL && summary[0])
     code = append_summary(&result, summary);
-  if (code == OPGAP_EXIT_DONE && request->svg != NULL)
-    code = opgap_write_file(request->svg, print_svg, &result);
+  if (code == OPGAP_EXIT_DONE)
+    code = opgap_write_file(request->output ? request->output : "-", print, &result);
   return code;
 }
 

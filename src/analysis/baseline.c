@@ -17,7 +17,6 @@
 #include "analysis/text.h"
 #include "format/recover.h"
 
-#define FORMAT_NAME "opgap-baseline"
 #define FILE_MOST (64u << 20)
 #define NUMBER_MOST (1ll << 53) /* exact in every JSON reader */
 
@@ -121,7 +120,7 @@ bool opgap_baseline_write(const struct opgap_runs *runs, FILE *file)
   if (runs->row_count > 0) /* by name: a new op is one new line */
     qsort(runs->rows, runs->row_count, sizeof *runs->rows, by_name);
   fputs("{\n", file);
-  good &= put(file, 1, "format", json_string(FORMAT_NAME), false);
+  good &= put(file, 1, "format", json_string(OPGAP_BASELINE_FORMAT), false);
   good &= put(file, 1, "schema", json_integer(OPGAP_BASELINE_SCHEMA), false);
   good &= put(file, 1, "command", opgap_json_text(runs->command), false);
   good &= put(file, 1, "step_source", opgap_json_text(runs->step_source), false);
@@ -325,8 +324,8 @@ static bool parse_root(struct parsing *p, const json_t *root)
 {
   struct opgap_runs *runs = p->runs;
   const json_t *format = json_object_get(root, "format"), *schema = json_object_get(root, "schema");
-  if (!json_is_object(root) || !json_is_string(format) || strcmp(json_string_value(format), FORMAT_NAME) != 0)
-    return bad(p, "this is not a baseline (\"format\" is not \"" FORMAT_NAME "\")");
+  if (!json_is_object(root) || !json_is_string(format) || strcmp(json_string_value(format), OPGAP_BASELINE_FORMAT) != 0)
+    return bad(p, "this is not a baseline (\"format\" is not \"" OPGAP_BASELINE_FORMAT "\")");
   if (!json_is_integer(schema) || json_integer_value(schema) != OPGAP_BASELINE_SCHEMA)
     return bad(p, "its schema is %lld, this opgap reads %d",
                json_is_integer(schema) ? (long long)json_integer_value(schema) : -1LL, OPGAP_BASELINE_SCHEMA);

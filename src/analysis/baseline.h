@@ -27,6 +27,7 @@
 #include "analysis/source.h"
 #include "analysis/summary.h"
 
+#define OPGAP_BASELINE_FORMAT "opgap-baseline" /* "format" of the file */
 #define OPGAP_BASELINE_SCHEMA 1
 #define OPGAP_RUNS_STEPS 4096u
 #define OPGAP_RUNS_ROWS 20000u
