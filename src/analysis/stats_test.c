@@ -408,30 +408,41 @@ struct stats_interval stats_bootstrap_ratio(const struct stats_sample *a, const 
 
 /* ---- runs as wholes ---- */
 
-struct run_logs {
+struct run_centres {    /* of one side, or their logarithms */
   double mean, squares; /* squares: sum of squared distances from the mean */
   size_t count;
   bool known;
 };
 
-static struct run_logs logs_of(const struct stats_sample *sample, enum stats_centre centre)
+static struct run_centres centres_of(const struct stats_sample *sample, enum stats_centre centre, bool logarithms)
 {
-  struct run_logs logs = {.known = true};
+  struct run_centres centres = {.known = true};
   double *values = opgap_xcalloc(sample->runs + 1, sizeof *values);
   for (size_t r = 0; r < sample->runs; r++) {
     if (sample->counts[r] == 0)
       continue;
     const struct stats_sample one = {&sample->at[r], &sample->counts[r], 1};
     double value = stats_centre_of(&one, centre);
-    logs.known = logs.known && value > 0;
-    values[logs.count++] = log(value);
+    centres.known = centres.known && (value > 0 || !logarithms);
+    values[centres.count++] = logarithms ? log(value) : value;
   }
-  logs.mean = stats_mean(values, logs.count);
-  for (size_t i = 0; i < logs.count; i++)
-    logs.squares += (values[i] - logs.mean) * (values[i] - logs.mean);
-  logs.known = logs.known && logs.count > 0;
+  centres.mean = stats_mean(values, centres.count);
+  for (size_t i = 0; i < centres.count; i++)
+    centres.squares += (values[i] - centres.mean) * (values[i] - centres.mean);
+  centres.known = centres.known && centres.count > 0;
   free(values);
-  return logs;
+  return centres;
+}
+
+double stats_least_centre(const struct stats_sample *sample, enum stats_centre centre)
+{
+  double least = INFINITY;
+  for (size_t r = 0; r < sample->runs; r++)
+    if (sample->counts[r] > 0) {
+      const struct stats_sample one = {&sample->at[r], &sample->counts[r], 1};
+      least = fmin(least, stats_centre_of(&one, centre));
+    }
+  return least;
 }
 
 /* The t that is exceeded with probability p, by halving. */
@@ -452,7 +463,7 @@ struct stats_run_test stats_between_runs(const struct stats_sample *a, const str
                                          enum stats_centre centre, double confidence)
 {
   struct stats_run_test test = {1, 1, {NAN, NAN}};
-  struct run_logs left = logs_of(a, centre), right = logs_of(b, centre);
+  struct run_centres left = centres_of(a, centre, true), right = centres_of(b, centre, true);
   if (!left.known || !right.known)
     return test;
   double n = (double)left.count, m = (double)right.count, df = STATS_RUN_WORTH + n + m - 2;
@@ -462,6 +473,34 @@ struct stats_run_test stats_between_runs(const struct stats_sample *a, const str
   test.p_less = stats_t_above(-distance / error, df);
   double reach = t_quantile((1 - confidence) / 2, df) * error;
   test.ratio = (struct stats_interval){exp(distance - reach), exp(distance + reach)};
+  return test;
+}
+
+/* Variance of the mean of a side's centres, with what is expected of any program. */
+static double variance_at_zero(const struct run_centres *side, double floor)
+{
+  double expected = floor * floor + STATS_RUN_SPREAD * side->mean * STATS_RUN_SPREAD * side->mean;
+  double df = STATS_RUN_WORTH + (double)side->count - 1;
+  return (STATS_RUN_WORTH * expected + side->squares) / df / (double)side->count;
+}
+
+struct stats_run_test stats_between_runs_at_zero(const struct stats_sample *a, const struct stats_sample *b,
+                                                 enum stats_centre centre, double confidence, double floor)
+{
+  struct stats_run_test test = {1, 1, {NAN, NAN}};
+  struct run_centres left = centres_of(a, centre, false), right = centres_of(b, centre, false);
+  if (!left.known || !right.known)
+    return test;
+  double va = variance_at_zero(&left, floor), vb = variance_at_zero(&right, floor), distance = right.mean - left.mean;
+  double df =
+      (va + vb) * (va + vb) /
+      (va * va / (STATS_RUN_WORTH + (double)left.count - 1) + vb * vb / (STATS_RUN_WORTH + (double)right.count - 1));
+  double error = sqrt(va + vb), reach = t_quantile((1 - confidence) / 2, df) * error;
+  test.p_greater = stats_t_above(distance / error, df);
+  test.p_less = stats_t_above(-distance / error, df);
+  if (left.mean > 0)
+    test.ratio =
+        (struct stats_interval){fmax(0, 1 + (distance - reach) / left.mean), 1 + (distance + reach) / left.mean};
   return test;
 }
 

@@ -60,7 +60,8 @@ struct stats_interval stats_bootstrap_ratio(const struct stats_sample *a, const 
 /* Are runs as wholes apart?  The centre of each run is one value; t test of their logarithms with the variance pooled
  * over both sides and with what is expected of any program before it has been repeated: a spread of STATS_RUN_SPREAD
  * between runs, worth STATS_RUN_WORTH degrees of freedom.  So one run on each side can show only a large change, and
- * repeats replace the expectation by what was measured.  Centres of 0: p = 1 and no interval. */
+ * repeats replace the expectation by what was measured.  Centres of 0, which have no logarithm: p = 1 and no interval.
+ */
 #define STATS_RUN_SPREAD 0.04
 #define STATS_RUN_WORTH 3.0
 struct stats_run_test {
@@ -69,6 +70,16 @@ struct stats_run_test {
 };
 struct stats_run_test stats_between_runs(const struct stats_sample *a, const struct stats_sample *b,
                                          enum stats_centre centre, double confidence);
+
+/* The same for sides that touch 0: t test of the centres themselves.  A side at 0 tells nothing about the spread of the
+ * other, so each has its own variance (Welch), again with an expectation worth STATS_RUN_WORTH degrees of freedom: a
+ * spread of STATS_RUN_SPREAD of its mean, and of `floor` (> 0, in the unit of the samples) however small that is.  The
+ * ratio is NAN when A's centres are all 0. */
+struct stats_run_test stats_between_runs_at_zero(const struct stats_sample *a, const struct stats_sample *b,
+                                                 enum stats_centre centre, double confidence, double floor);
+
+/* The smallest centre of a run; INFINITY without values. */
+double stats_least_centre(const struct stats_sample *sample, enum stats_centre centre);
 
 /* P(T > t) of Student's t with df degrees of freedom. */
 double stats_t_above(double t, double df);

@@ -52,3 +52,10 @@ se=np.sqrt(v*(1/3+1/3)); d=b.mean()-a.mean()
 q=stats.t.isf(.005,df)
 print("t", stats.t.sf(2.5,7), stats.t.sf(-1.2,3.5))
 print("p %.15g low %.15g high %.15g"%(stats.t.sf(d/se,df),np.exp(d-q*se),np.exp(d+q*se)))
+# The same for sides at 0, with a floor of 10: Welch, each side with its own expectation
+def at_zero(a,b,floor=10.):
+    def side(x): return (w*(floor**2+(s0*x.mean())**2)+((x-x.mean())**2).sum())/(w+len(x)-1)/len(x)
+    va,vb,d=side(a),side(b),b.mean()-a.mean()
+    df=(va+vb)**2/(va**2/(w+len(a)-1)+vb**2/(w+len(b)-1)); q=stats.t.isf(.005,df)*np.sqrt(va+vb)
+    print("at 0: p %.15g ratio %.15g %.15g"%(stats.t.sf(d/np.sqrt(va+vb),df),max(0,1+(d-q)/a.mean()),1+(d+q)/a.mean()))
+at_zero(np.array([0.,0,30]),np.array([500.,560]))

@@ -214,6 +214,27 @@ START_TEST(test_between_runs)
 }
 END_TEST
 
+/* By scipy as well, see reference.py: a side that touches 0, and each side's own variance. */
+START_TEST(test_between_runs_at_zero)
+{
+  const double values[] = {0, 0, 30, 500, 560};
+  const double *a[] = {values, values + 1, values + 2}, *b[] = {values + 3, values + 4};
+  const size_t counts[] = {1, 1, 1};
+  const struct stats_sample left = {a, counts, 3}, right = {b, counts, 2}, zero = {a, counts, 2};
+  struct stats_run_test test = stats_between_runs_at_zero(&left, &right, STATS_MEDIAN, 0.99, 10);
+  NEAR(test.p_greater, 1.05157171242738e-06, 1e-16);
+  NEAR(test.p_less, 1 - 1.05157171242738e-06, 1e-12);
+  NEAR(test.ratio.low, 44.1649973256332, 1e-9);
+  NEAR(test.ratio.high, 61.8350026743668, 1e-9);
+  NEAR(stats_least_centre(&left, STATS_MEDIAN), 0, 0);
+  NEAR(stats_least_centre(&right, STATS_MEDIAN), 500, 0);
+  test = stats_between_runs_at_zero(&zero, &right, STATS_MEDIAN, 0.99, 10);
+  ck_assert(isnan(test.ratio.low) && isnan(test.ratio.high) && test.p_greater < 1e-4);
+  test = stats_between_runs_at_zero(&zero, &zero, STATS_MEDIAN, 0.99, 10);
+  NEAR(test.p_greater, 0.5, 1e-15);
+}
+END_TEST
+
 START_TEST(test_holm)
 {
   const double p[] = {0.01, 0.04, 0.03, 0.005, 0.6}, expected[] = {0.04, 0.09, 0.09, 0.025, 0.6};
@@ -246,6 +267,7 @@ int main(void)
   tcase_add_test(tests, test_bootstrap_draws_runs);
   tcase_add_test(tests, test_bootstrap_of_zero_is_unknown);
   tcase_add_test(tests, test_between_runs);
+  tcase_add_test(tests, test_between_runs_at_zero);
   tcase_add_test(tests, test_holm);
   return run_suite(suite);
 }
