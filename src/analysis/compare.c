@@ -16,7 +16,9 @@
 #define SEED 20240229u
 #define PART_STEPS 10u /* of a part of a run, at least: holds a bunch of batches from as many workers */
 #define MOST_PARTS 10u
-#define TWO_KINDS 1.5    /* mean / median, in every part of a run */
+#define TWO_KINDS 1.5 /* mean / median, in every part of a run */
+#define TIME_FLOOR                                                                                                     \
+  10e3 /* ns: what times differ by that mean nothing (clock, one interrupt), for which 4 % say nothing */
 #define LARGE_CHANGE 1.0 /* twice the time: a median or a mean that cannot exclude it tells nothing */
 
 const char *opgap_change_verdict_name(enum opgap_change_verdict verdict)
@@ -306,7 +308,10 @@ static double confidence_of(const struct opgap_compare_options *o)
 static struct stats_run_test between_runs(const struct side *before, const struct side *now, enum stats_centre centre,
                                           const struct opgap_compare_options *o)
 {
-  return stats_between_runs(&before->sample, &now->sample, centre, confidence_of(o));
+  const struct stats_sample *a = &before->sample, *b = &now->sample;
+  if (stats_least_centre(a, centre) > 0 && stats_least_centre(b, centre) > 0)
+    return stats_between_runs(a, b, centre, confidence_of(o));
+  return stats_between_runs_at_zero(a, b, centre, confidence_of(o), TIME_FLOOR);
 }
 
 /* Of centre(now) / centre(before).  Times differ from run to run as well as from step to step: `runs`, NULL for
@@ -316,18 +321,27 @@ static struct stats_interval ratio_interval(const struct side *before, const str
 {
   struct stats_interval ratio =
       stats_bootstrap_ratio(&before->sample, &now->sample, centre, confidence_of(o), o->resamples, SEED);
-  if (runs != NULL) {
+  if (runs != NULL && !isnan(ratio.low)) {
     ratio.low = fmin(ratio.low, runs->ratio.low);
     ratio.high = fmax(ratio.high, runs->ratio.high);
   }
   return ratio;
 }
 
-/* Did what a disturbance of a part of a run leaves alone move in the direction of the change? */
+/* Did what a disturbance of a part of a run leaves alone move in the direction of the change?  From 0 there is no
+ * relative change: by more than half of what times differ by. */
 static bool moved_along(const struct opgap_change *change, double was, double is)
 {
-  double moved = was > 0 ? is / was - 1 : 0;
-  return (change->relative > 0 ? moved : -moved) >= change->relative_limit / 2;
+  bool up = change->now > change->before;
+  if (!(was > 0) || !(change->before > 0))
+    return (up ? is - was : was - is) > TIME_FLOOR / 2;
+  return (up ? is / was - 1 : 1 - is / was) >= change->relative_limit / 2;
+}
+
+/* From 0 there is no ratio: the test between runs, in p, is all there is. */
+static bool interval_excludes_none(const struct opgap_change *change)
+{
+  return !(change->before > 0) || change->low > 0 || change->high < 0;
 }
 
 /* Why a change beyond the thresholds is no finding, NULL when it is one.  p is final. */
@@ -339,7 +353,7 @@ static const char *doubt(struct comparing *k, const struct opgap_change *change,
     return change->counter ? "could be chance (rank test)"
                            : opgap_pool_printf(k->c->pool, "could be chance: %zu and %zu runs may differ by as much",
                                                before->sample.runs, now->sample.runs);
-  if (change->before > 0 && !(change->low > 0 || change->high < 0))
+  if (!interval_excludes_none(change))
     return "could be chance (the interval holds 0)";
   double spread = change->counter ? repeat_spread(before, centre) : 0; /* times: in p already */
   if (isfinite(change->relative) && fabs(change->relative) <= spread)
@@ -429,7 +443,7 @@ static void judge_mean(struct comparing *k, struct opgap_change *change, const s
   mean.low = change->mean_low;
   mean.high = change->mean_high;
   bool moved = beyond_limits(&mean) && moved_along(&mean, lower_tenth_of_parts(before), lower_tenth_of_parts(now));
-  bool sure = mean.p < k->o.alpha && (mean.low > 0 || mean.high < 0);
+  bool sure = mean.p < k->o.alpha && interval_excludes_none(&mean);
   if (moved && sure && direction(&mean) != change->verdict) {
     *change = mean;
     decide(change, direction(&mean), opgap_pool_printf(k->c->pool, "the mean; the median: %s -> %s", was, is));
@@ -535,7 +549,7 @@ static void compare_metric(struct comparing *k, enum opgap_metric metric, struct
   struct opgap_change *change = new_change(k, info->name, info->text, info->unit, info->counter, true);
   state->change = k->changes.count - 1;
   bool exact = info->counter && before->constant;
-  set_limits(change, rule, exact ? 0 : info->counter ? 0.02 : 0.05, info->counter ? 0 : 10e3);
+  set_limits(change, rule, exact ? 0 : info->counter ? 0.02 : 0.05, info->counter ? 0 : TIME_FLOOR);
   if (!before->known || !now->known) {
     missing(k, change, before, now);
     if (!state->judged)
@@ -630,6 +644,8 @@ static void judge_figure(struct comparing *k, struct opgap_change *change, const
            steps == 0 ? "other number of steps" : "a total of the run: the baseline needs two repeats");
   } else if (!beyond_limits(change)) {
     decide(change, OPGAP_SAME, "");
+  } else if (change->unit == OPGAP_UNIT_NS && !(change->before > 0) && apart <= TIME_FLOOR) {
+    decide(change, OPGAP_SAME, "from 0, by no more than times differ by");
   } else if (change->counter && apart <= 0.5 * (double)steps) {
     decide(change, OPGAP_SAME, "less than one a step");
   } else if (apart <= 2 * spread) {
@@ -910,7 +926,7 @@ static void check_all(struct comparing *k)
   note_held_down(k);
   if (strcmp(before->step_source, now->step_source) != 0)
     reason(k, "other step definition: was %s, is %s", before->step_source, now->step_source);
-  if (strcmp(before->command, now->command) == 0)
+  if (text_same_command(before->command, now->command))
     return;
   if (k->o.allow_other_command)
     note(k, "another command: was \"%.200s\", is \"%.200s\"", before->command, now->command);

@@ -11,9 +11,10 @@
  *      sample sizes, Holm over the metrics judged) is below `alpha`, and the interval of the ratio leaves out 1.  Times
  *      must pass the test between runs as well (stats_between_runs), and the fastest tenth of the steps must have moved
  *      by half of the relative threshold (a disturbance of a part of a run does not move them); counters must have
- *      changed by more than the baseline's repeats differ.  Times are judged by the median, and where it tells little
- *      about the whole time (steps of two kinds, those that wait for data and those that do not) by the mean, with
- *      parts of the runs in place of the fastest steps.
+ *      changed by more than the baseline's repeats differ.  Times that are 0 in some run have no ratio: the test
+ *      between runs then compares the times themselves, with a floor of noise of 10 us.  Times are judged by the
+ *      median, and where it tells little about the whole time (steps of two kinds, those that wait for data and those
+ *      that do not) by the mean, with parts of the runs in place of the fastest steps.
  *   3. Figures of whole runs are judged only when asked for: they hold the start-up, which depends on things as small
  * as the length of a path.  Totals need two repeats of the baseline and equal numbers of steps; the change must exceed
  * half a unit a step and twice the spread of the baseline.

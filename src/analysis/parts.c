@@ -790,7 +790,7 @@ static bool other_commands(struct opgap_summary *const *parts, size_t count)
   for (size_t i = 1; i < count; i++) {
     int32_t first = rank_of(parts[0]), rank = rank_of(parts[i]);
     bool ranks = first != INT32_MAX && rank != INT32_MAX && first != rank;
-    if (!ranks && strcmp(command_of(parts[0]), command_of(parts[i])) != 0)
+    if (!ranks && !text_same_command(command_of(parts[0]), command_of(parts[i])))
       return true;
   }
   return false;

@@ -9,6 +9,7 @@
 #include "analysis/baseline.h"
 #include "analysis/gpu_calls.h"
 #include "analysis/internal.h"
+#include "analysis/text.h"
 
 static const struct opgap_metric_info metrics[OPGAP_METRIC_COUNT] = {
     [OPGAP_METRIC_STEP] = {"step", "time of a step", OPGAP_UNIT_NS, false, true},
@@ -736,7 +737,7 @@ static void set_identity(struct opgap_runs *runs, const struct opgap_summary *s,
 static bool same_identity(const struct opgap_runs *runs, const struct opgap_summary *s, const char *command,
                           char *error, size_t size)
 {
-  if (strcmp(runs->command, command) != 0)
+  if (!text_same_command(runs->command, command))
     return snprintf(error, size, "%s: not a repeat: its command is \"%s\", the first run's \"%s\"", s->path, command,
                     runs->command) < 0;
   if (strcmp(runs->step_source, s->steps.source) != 0)
@@ -853,7 +854,7 @@ bool opgap_runs_add_trace(struct opgap_runs *runs, const struct opgap_source *so
                           const struct opgap_summary *summary, char *error, size_t size)
 {
   const struct opgap_sum_process *process = opgap_step_process(summary);
-  const char *command = process ? process->command : "";
+  const char *command = process ? opgap_process_command(runs->pool, summary, process) : "";
   if (runs->run_count >= OPGAP_RUNS_MOST) {
     snprintf(error, size, "more than %u repeats", OPGAP_RUNS_MOST);
     return false;

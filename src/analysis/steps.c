@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/text.h"
+
 /* The number behind "KEY=" in a list "wait=N,warmup=N,active=N"; 0 when it is not there. */
 static uint64_t schedule_part(const char *schedule, const char *key)
 {
@@ -436,4 +438,31 @@ const struct opgap_sum_process *opgap_step_process(const struct opgap_summary *s
       found = next; /* processes are in the order of their starts: this ends */
   }
   return found;
+}
+
+static const struct opgap_sum_process *parent_of(const struct opgap_summary *s, const struct opgap_sum_process *child)
+{
+  const struct opgap_sum_process *parent = NULL;
+  for (size_t i = 0; i < s->process_count; i++) { /* a pid may be used again, and exec keeps it: the last before */
+    const struct opgap_sum_process *p = &s->processes[i];
+    if (p != child && p->pid == child->ppid && p->start_ns <= child->start_ns && strcmp(p->host, child->host) == 0 &&
+        (parent == NULL || p->start_ns >= parent->start_ns))
+      parent = p;
+  }
+  return parent;
+}
+
+const struct opgap_sum_process *opgap_spawner(const struct opgap_summary *s, const struct opgap_sum_process *process)
+{
+  const struct opgap_sum_process *at = process;
+  for (size_t i = 0; i < s->process_count && at != NULL && text_is_spawned(at->command); i++)
+    at = parent_of(s, at);
+  return at != NULL && !text_is_spawned(at->command) ? at : process;
+}
+
+const char *opgap_process_command(struct opgap_pool *pool, const struct opgap_summary *s,
+                                  const struct opgap_sum_process *process)
+{
+  const struct opgap_sum_process *spawner = opgap_spawner(s, process);
+  return spawner == process ? process->command : opgap_pool_printf(pool, "%s" TEXT_SPAWNED, spawner->command);
 }

@@ -606,4 +606,14 @@ void opgap_summary_free(struct opgap_summary *summary);
  * Without steps the first process, or what it became by exec; NULL without processes. */
 const struct opgap_sum_process *opgap_step_process(const struct opgap_summary *summary);
 
+/* The process whose program a spawned worker (text_is_spawned) runs: its parent, or the parent's where that one is a
+ * worker or a fork server; `process` itself when it is none, or when none of them was traced. */
+const struct opgap_sum_process *opgap_spawner(const struct opgap_summary *summary,
+                                              const struct opgap_sum_process *process);
+/* What two runs of one program have in common: the command, for a spawned worker its spawner's and TEXT_SPAWNED (its
+ * own when that is unknown).  The text is the summary's or in the pool. */
+struct opgap_pool;
+const char *opgap_process_command(struct opgap_pool *pool, const struct opgap_summary *summary,
+                                  const struct opgap_sum_process *process);
+
 #endif

@@ -60,6 +60,51 @@ void text_program(char *text, size_t size, const char *command)
   snprintf(text, size, "%.*s", (int)(length - start), command + start);
 }
 
+void text_script(char *text, size_t size, const char *command)
+{
+  text_program(text, size, command);
+  if (strncmp(text, "python", 6) != 0)
+    return;
+  for (const char *word = command + strcspn(command, " "); *word == ' ';) {
+    size_t length = strcspn(++word, " ");
+    if (length == 2 && strncmp(word, "-c", 2) == 0) {
+      snprintf(text, size, "-c");
+      return;
+    }
+    if (length == 2 && strncmp(word, "-m", 2) == 0) {
+      snprintf(text, size, "-m %.*s", (int)strcspn(word + 2 + (word[2] == ' '), " "), word + 2 + (word[2] == ' '));
+      return;
+    }
+    bool takes_value = length == 2 && (word[1] == 'W' || word[1] == 'X');
+    if (word[0] != '-' && length > 0) {
+      text_program(text, size, word);
+      return;
+    }
+    word += length;
+    if (takes_value && *word == ' ')
+      word += 1 + strcspn(word + 1, " ");
+  }
+}
+
+bool text_is_spawned(const char *command)
+{
+  return strstr(command, " -c from multiprocessing.spawn import ") != NULL ||
+         strstr(command, " -c from multiprocessing.forkserver import ") != NULL;
+}
+
+static bool is_worker(const char *command)
+{
+  size_t length = strlen(command), end = strlen(TEXT_SPAWNED);
+  return text_is_spawned(command) || (length > end && strcmp(command + length - end, TEXT_SPAWNED) == 0);
+}
+
+bool text_same_command(const char *one, const char *other)
+{
+  if (text_is_spawned(one) || text_is_spawned(other))
+    return is_worker(one) && is_worker(other);
+  return strcmp(one, other) == 0;
+}
+
 void text_time(char *text, size_t size, uint64_t ns)
 {
   double us = (double)ns / 1e3;

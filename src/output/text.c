@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/text.h"
 #include "output/output.h"
 #include "output/sections.h"
 
@@ -213,6 +214,22 @@ static void head_cost(const struct page *p)
        grouped(calls, sizeof calls, o->hooked_calls), size);
 }
 
+/* Of a spawned worker the script that it runs, of a program in an argument (python -c) the first line. */
+static void head_command(const struct page *p, const struct opgap_sum_process *process)
+{
+  const struct opgap_sum_process *spawner = opgap_spawner(p->s, process);
+  size_t first_line = strcspn(process->command, "\n");
+  if (text_is_spawned(process->command)) {
+    char script[256];
+    text_script(script, sizeof script, spawner->command);
+    line(p, "command", "%s" TEXT_SPAWNED, script);
+  } else if (process->command[first_line] != '\0') {
+    line(p, "command", "%.*s ...", (int)first_line, process->command);
+  } else {
+    line(p, "command", "%s", process->command);
+  }
+}
+
 static void head(const struct page *p)
 {
   const struct opgap_summary *s = p->s;
@@ -223,7 +240,7 @@ static void head(const struct page *p)
                                   : "opgap report\n");
   line(p, "trace", "%s%s", s->path, s->complete ? "" : "  (DAMAGED or incomplete, see below)");
   if (first != NULL) {
-    line(p, "command", "%s", first->command);
+    head_command(p, first);
     head_host(p, first->host);
   }
   head_processes(p);

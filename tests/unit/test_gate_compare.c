@@ -1,6 +1,8 @@
 /* What the gate decides, on runs with known samples; and the baseline file: what is written is read, what is wrong is
  * refused. */
 #include "analysis/compare.h"
+#include "analysis/summary.h"
+#include "analysis/text.h"
 #include "suite.h"
 
 #include <check.h>
@@ -197,6 +199,100 @@ START_TEST(test_counter_from_zero_regresses)
   const struct opgap_change *launches = compare("launches");
   ck_assert_int_eq(launches->verdict, OPGAP_REGRESSED);
   ck_assert(isnan(launches->relative));
+}
+END_TEST
+
+/* `runs` runs a side that were blocked for `was` and `is` ns in every step. */
+static const struct opgap_change *blocked(size_t count, uint64_t was, uint64_t is)
+{
+  static const struct opgap_rule rules[] = {{.name = "step", .off = true},
+                                            {.name = "blocked", .has_relative = true, .relative = 0.05}};
+  stop();
+  start();
+  options.rules = rules;
+  options.rule_count = 2;
+  for (int side = 0; side < 2; side++)
+    for (size_t r = 0; r < count; r++) {
+      struct opgap_run *run = add_run(side ? now : before, STEPS, 1, 1, 5);
+      struct opgap_runs *runs = side ? now : before;
+      run->samples[OPGAP_METRIC_BLOCKED] = opgap_pool_alloc(runs->pool, STEPS * 8);
+      for (size_t i = 0; i < STEPS; i++)
+        run->samples[OPGAP_METRIC_BLOCKED][i] = side ? is : was;
+    }
+  return compare("blocked");
+}
+
+START_TEST(test_time_from_zero_regresses)
+{
+  for (size_t count = 1; count <= 5; count += 2) {
+    const struct opgap_change *change = blocked(count, 0, 20000000);
+    ck_assert_int_eq(change->verdict, OPGAP_REGRESSED);
+    ck_assert(change->before == 0 && change->now == 20e6);
+    ck_assert(isnan(change->relative) && isnan(change->low) && isnan(change->high));
+    ck_assert(change->p < 1e-3);
+  }
+}
+END_TEST
+
+/* What times differ by is 10 us: with three equal runs a side 3/5 of its square is left, so 17 us are chance and 18 us
+ * are not (t of 1 % with 10 degrees of freedom: 2.764, times 10 us * sqrt(2/5), and 4 % of the time). */
+START_TEST(test_time_from_zero_below_the_floor_passes)
+{
+  static const struct {
+    size_t runs;
+    uint64_t is;
+    enum opgap_change_verdict verdict;
+  } cases[] = {{3, 1, OPGAP_SAME},
+               {3, 17000, OPGAP_SAME},
+               {3, 18000, OPGAP_REGRESSED},
+               {1, 44000, OPGAP_SAME},
+               {1, 46000, OPGAP_REGRESSED}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const struct opgap_change *change = blocked(cases[i].runs, 0, cases[i].is);
+    ck_assert_msg(change->verdict == cases[i].verdict, "case %zu: %s, p %g", i, change->reason, change->p);
+    if (cases[i].verdict == OPGAP_SAME)
+      ck_assert_str_eq(change->reason, cases[i].runs == 3 ? "could be chance: 3 and 3 runs may differ by as much"
+                                                          : "could be chance: 1 and 1 runs may differ by as much");
+  }
+}
+END_TEST
+
+START_TEST(test_time_to_zero_improves)
+{
+  const struct opgap_change *change = blocked(3, 20000000, 0);
+  ck_assert_int_eq(change->verdict, OPGAP_IMPROVED);
+  ck_assert(change->relative == -1 && change->low == -1 && change->high < -0.8);
+  ck_assert_int_eq(blocked(3, 17000, 0)->verdict, OPGAP_SAME);
+  ck_assert_int_eq(blocked(3, 18000, 0)->verdict, OPGAP_IMPROVED);
+}
+END_TEST
+
+START_TEST(test_time_of_zero_stays)
+{
+  const struct opgap_change *change = blocked(3, 0, 0);
+  ck_assert_int_eq(change->verdict, OPGAP_SAME);
+  ck_assert_str_eq(change->reason, "");
+  ck_assert(change->relative == 0 && change->p == 1);
+}
+END_TEST
+
+/* One run of three waited: the runs of the new side differ among themselves by as much as from the baseline.  And a
+ * part of each run that waited leaves the fastest tenth of the steps at 0. */
+START_TEST(test_zero_in_some_runs_or_steps_passes)
+{
+  blocked(3, 0, 20000000);
+  memset(now->runs[0].samples[OPGAP_METRIC_BLOCKED], 0, STEPS * 8);
+  const struct opgap_change *change = compare("blocked");
+  ck_assert(change->now == 20e6);
+  ck_assert_int_eq(change->verdict, OPGAP_SAME);
+  ck_assert_str_eq(change->reason, "could be chance: 3 and 3 runs may differ by as much");
+  blocked(3, 0, 20000000);
+  for (size_t r = 0; r < 3; r++)
+    memset(now->runs[r].samples[OPGAP_METRIC_BLOCKED], 0, STEPS / 3 * 8);
+  change = compare("blocked");
+  ck_assert(change->now == 20e6);
+  ck_assert_int_eq(change->verdict, OPGAP_SAME);
+  ck_assert_str_eq(change->reason, "the fastest tenth of the steps is as before: a part of the run was disturbed");
 }
 END_TEST
 
@@ -495,6 +591,87 @@ START_TEST(test_absent_figure_is_unknown_and_an_absent_cause_is_0)
 }
 END_TEST
 
+#define SPAWNED(numbers)                                                                                               \
+  "/usr/bin/python3 -c from multiprocessing.spawn import spawn_main; spawn_main(" numbers ") --multiprocessing-fork"
+
+/* Numbers of descriptors are no other command; the parent's script is. */
+START_TEST(test_spawned_workers_are_one_command)
+{
+  static const struct {
+    const char *was, *is;
+    enum opgap_change_verdict verdict;
+  } cases[] = {
+      {SPAWNED("tracker_fd=4, pipe_handle=8"), SPAWNED("tracker_fd=5, pipe_handle=11"), OPGAP_SAME},
+      {SPAWNED("tracker_fd=4, pipe_handle=8"), "python3 ddp.py" TEXT_SPAWNED, OPGAP_SAME}, /* of an older baseline */
+      {"python3 ddp.py" TEXT_SPAWNED, "python3 ddp.py" TEXT_SPAWNED, OPGAP_SAME},
+      {"python3 ddp.py" TEXT_SPAWNED, "python3 other.py" TEXT_SPAWNED, OPGAP_INCOMPARABLE},
+      {"python3 ddp.py" TEXT_SPAWNED, "python3 ddp.py", OPGAP_INCOMPARABLE},
+      {SPAWNED("tracker_fd=4, pipe_handle=8"), "python3 ddp.py", OPGAP_INCOMPARABLE},
+  };
+  add_run(before, STEPS, 1, 1, 5);
+  add_run(now, STEPS, 2, 1, 5);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    before->command = cases[i].was;
+    now->command = cases[i].is;
+    compare("step");
+    ck_assert_msg(c->verdict == cases[i].verdict, "%s, %s", cases[i].was, cases[i].is);
+  }
+}
+END_TEST
+
+/* A worker's command is its parent's, over a fork server too; pids are those of the host and of the time. */
+START_TEST(test_command_of_a_spawned_worker)
+{
+  struct opgap_sum_process processes[] = {
+      {.pid = 10, .ppid = 1, .host = "a", .command = "python3 old.py", .start_ns = 0},
+      {.pid = 10, .ppid = 1, .host = "a", .command = "python3 ddp.py --lr 1", .start_ns = 5},
+      {.pid = 10, .ppid = 1, .host = "b", .command = "python3 elsewhere.py", .start_ns = 6},
+      {.pid = 11, .ppid = 10, .host = "a", .command = SPAWNED("pipe_handle=8"), .start_ns = 10},
+      {.pid = 12,
+       .ppid = 10,
+       .host = "a",
+       .command = "python3 -c from multiprocessing.forkserver import main; main(3, 4)",
+       .start_ns = 11},
+      {.pid = 13,
+       .ppid = 12,
+       .host = "a",
+       .command = "python3 -c from multiprocessing.forkserver import main; main(3, 4)",
+       .start_ns = 12},
+      {.pid = 14, .ppid = 99, .host = "a", .command = SPAWNED("pipe_handle=8"), .start_ns = 13},
+      {.pid = 10, .ppid = 1, .host = "a", .command = "python3 later.py", .start_ns = 20},
+  };
+  static const char *const expected[] = {NULL,
+                                         "python3 ddp.py --lr 1",
+                                         NULL,
+                                         "python3 ddp.py --lr 1" TEXT_SPAWNED,
+                                         NULL,
+                                         "python3 ddp.py --lr 1" TEXT_SPAWNED,
+                                         SPAWNED("pipe_handle=8"),
+                                         NULL};
+  struct opgap_summary summary = {.processes = processes, .process_count = sizeof processes / sizeof *processes};
+  for (size_t i = 0; i < summary.process_count; i++)
+    if (expected[i] != NULL)
+      ck_assert_str_eq(opgap_process_command(before->pool, &summary, &processes[i]), expected[i]);
+}
+END_TEST
+
+START_TEST(test_script_of_a_command)
+{
+  static const char *const cases[][2] = {{"/usr/bin/python3 -u /a/ddp.py --lr 1", "ddp.py"},
+                                         {"python3.12 -X dev -W ignore ddp.py", "ddp.py"},
+                                         {"python3 -m torch.distributed.run a.py", "-m torch.distributed.run"},
+                                         {"python3 -c import a; a.run()", "-c"},
+                                         {"python3", "python3"},
+                                         {"python3 -u", "python3"},
+                                         {"/opt/app/train --lr 1", "train"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[64];
+    text_script(text, sizeof text, cases[i][0]);
+    ck_assert_str_eq(text, cases[i][1]);
+  }
+}
+END_TEST
+
 START_TEST(test_too_few_steps_is_no_pass)
 {
   add_run(before, 19, 1, 1, 5);
@@ -775,6 +952,11 @@ int main(void)
   tcase_add_test(tests, test_improvement_is_named);
   tcase_add_test(tests, test_one_more_launch_a_step_is_exact);
   tcase_add_test(tests, test_counter_from_zero_regresses);
+  tcase_add_test(tests, test_time_from_zero_regresses);
+  tcase_add_test(tests, test_time_from_zero_below_the_floor_passes);
+  tcase_add_test(tests, test_time_to_zero_improves);
+  tcase_add_test(tests, test_time_of_zero_stays);
+  tcase_add_test(tests, test_zero_in_some_runs_or_steps_passes);
   tcase_add_test(tests, test_rare_event_does_not_flake);
   tcase_add_test(tests, test_counter_with_spread_is_a_sample);
   tcase_add_test(tests, test_disturbed_run_passes);
@@ -791,6 +973,9 @@ int main(void)
   tcase_add_test(tests, test_spread_of_the_repeats_is_a_threshold);
   tcase_add_test(tests, test_missing_metric_is_no_pass);
   tcase_add_test(tests, test_absent_figure_is_unknown_and_an_absent_cause_is_0);
+  tcase_add_test(tests, test_spawned_workers_are_one_command);
+  tcase_add_test(tests, test_command_of_a_spawned_worker);
+  tcase_add_test(tests, test_script_of_a_command);
   tcase_add_test(tests, test_too_few_steps_is_no_pass);
   tcase_add_test(tests, test_no_steps_is_no_pass);
   tcase_add_test(tests, test_runs_that_cannot_be_compared);
