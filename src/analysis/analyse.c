@@ -263,6 +263,9 @@ static void add_life(struct analysis *a, struct thread *t, const struct opgap_re
   case OPGAP_EV_OPEN_CALL:
     add_open(a, t, r);
     break;
+  case OPGAP_EV_LOST:
+    p->no_room += r->field[0];
+    break;
   case OPGAP_EV_PROBE:
     add_notice(a, t, r);
     break;
@@ -732,7 +735,20 @@ static void add_lines_skipped(struct analysis *a)
         (unsigned long long)sum, (unsigned long long)ops);
 }
 
-#define LIMITS 6 /* the most that add_limits, add_stopped, add_dropped and add_lines_skipped add */
+/* Losses that another setting prevents. */
+static void add_no_room(struct analysis *a)
+{
+  struct opgap_summary *s = a->summary;
+  uint64_t records = 0;
+  for (unsigned i = 0; i < a->process_count; i++)
+    records += a->processes[i].no_room;
+  if (records > 0)
+    s->notices[s->notice_count++] = opgap_pool_printf(
+        a->pool, "records that found no room in the rings: at least %llu; a larger --buffer has room for more",
+        (unsigned long long)records);
+}
+
+#define LIMITS 7 /* the most that add_limits, add_stopped, add_dropped, add_lines_skipped and add_no_room add */
 
 static void list_notices(struct analysis *a)
 {
@@ -742,6 +758,7 @@ static void list_notices(struct analysis *a)
   add_stopped(a);
   add_dropped(a);
   add_lines_skipped(a);
+  add_no_room(a);
   for (size_t i = 0; i < a->notices.count; i++)
     s->notices[s->notice_count++] = analysis_text(a, a->notices.at[i]);
 }

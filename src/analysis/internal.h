@@ -347,6 +347,7 @@ struct process {
   uint64_t rss, open_ns, read_bytes, written_bytes, file_ns, first_op_ns;
   uint32_t open_op, open_call;
   uint32_t executed;             /* gid of the program that it executed last */
+  uint64_t no_room;              /* records that its LOST records announce */
   struct live live;              /* when every allocation is recorded */
   struct opgap_map stack_places; /* (name id of a large block's stack, 0) -> gid of its place + 1 */
   uint64_t points;

@@ -120,6 +120,7 @@ struct opgap_thread {
   struct opgap_open_op ops[OPGAP_MAX_DEPTH];
 };
 #define OPGAP_SLOT_BYTES 8192u
+#define OPGAP_SLOT_LIMIT 4096u /* the most that a ring of any size has */
 static_assert(sizeof(struct opgap_thread) <= OPGAP_SLOT_BYTES, "thread slot");
 static_assert(OPGAP_MAX_DEPTH <= UINT8_MAX, "a record's first word has a byte for the depth");
 

@@ -189,7 +189,9 @@ static void fill_info(struct process *process)
   int64_t threads = info_number(process, "lost_threads", 0);
   if (threads > 0) {
     info->complete = false;
-    damage_add(&process->damage, "%lld threads found no room and were not recorded", (long long)threads);
+    damage_add(&process->damage,
+               "%lld threads found no room and were not recorded (a larger --buffer has room for up to %u at a time)",
+               (long long)threads, OPGAP_SLOT_LIMIT);
   }
   if ((text = process_info(process, "stopped")) != NULL) {
     info->complete = false;

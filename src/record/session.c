@@ -28,7 +28,6 @@
 #define FIRST_SLOTS 4u
 #define NAMES_FIRST (16u * 1024u)
 #define NAMES_BYTES (8u * 1024u * 1024u)
-#define SLOT_LIMIT 4096u
 #define SHM "/dev/shm"
 /* not in every libc header */
 #define WIPE_ON_FORK 18   /* MADV_WIPEONFORK */
@@ -215,7 +214,8 @@ static void lay_out(struct opgap_arena *arena, uint64_t size)
   arena->header_bytes = OPGAP_ARENA_HEADER_BYTES;
   arena->size = size;
   arena->names_size = size / 8 < NAMES_BYTES ? (uint32_t)(size / 8) & ~(NAMES_FIRST - 1) : NAMES_BYTES;
-  arena->slot_limit = size / 4 < SLOT_LIMIT * OPGAP_SLOT_BYTES ? (uint32_t)(size / 4 / OPGAP_SLOT_BYTES) : SLOT_LIMIT;
+  arena->slot_limit =
+      size / 4 < OPGAP_SLOT_LIMIT * OPGAP_SLOT_BYTES ? (uint32_t)(size / 4 / OPGAP_SLOT_BYTES) : OPGAP_SLOT_LIMIT;
   arena->buckets_offset = OPGAP_ARENA_HEADER_BYTES + OPGAP_CONTROL_BYTES;
   arena->names_offset = arena->buckets_offset + OPGAP_NAME_BUCKETS * 4;
   arena->slots_offset = arena->names_offset + arena->names_size;
@@ -476,7 +476,7 @@ static struct opgap_state *new_state(void)
 {
   /* In a forked child the old pages are there, wiped; they are used again. */
   if (opgap_state == &no_state) {
-    size_t cells = SLOT_LIMIT * sizeof(struct opgap_cell);
+    size_t cells = OPGAP_SLOT_LIMIT * sizeof(struct opgap_cell);
     size_t size = opgap_config.page_bytes + cells;
     char *memory = opgap_raw_mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
     if (memory == NULL)

@@ -205,12 +205,18 @@ static uint32_t take_new(struct opgap_arena *arena)
   }
 }
 
+/* In the unit of the stream's records: those of the process and of a GPU are in nanoseconds. */
+static uint64_t now_of(const struct opgap_thread *stream)
+{
+  return stream->kind == OPGAP_STREAM_THREAD ? opgap_ticks() : opgap_clock_ns();
+}
+
 static void announce_loss(struct opgap_cell *cell)
 {
   uint64_t *w = cell->write;
   w[0] = OPGAP_WORD0(OPGAP_EV_LOST, 4, 0, 0);
   w[1] = cell->lost_start;
-  w[2] = opgap_ticks();
+  w[2] = now_of(cell->thread);
   w[3] = cell->lost_since;
   cell->lost_since = 0;
   cell->write += 4;
@@ -233,7 +239,7 @@ uint64_t *opgap_reserve_slow(struct opgap_cell *cell, unsigned words)
     return NULL;
   if (index == 0) {
     if (cell->lost_since++ == 0)
-      cell->lost_start = opgap_ticks();
+      cell->lost_start = now_of(thread);
     atomic_store_explicit(&thread->lost, atomic_load_explicit(&thread->lost, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     opgap_segment_filled(thread, true);

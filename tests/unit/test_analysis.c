@@ -876,6 +876,21 @@ START_TEST(test_limits_of_the_recording_are_said)
 }
 END_TEST
 
+START_TEST(test_losses_name_their_cure)
+{
+  fake_op(p, t, 0, 1000, 1100, "aten::add", 0, 0);
+  fake_record(p, t,
+              (struct opgap_record){.event = OPGAP_EV_LOST, .start_ns = 1100000, .end_ns = 1200000, .field = {5}});
+  fake_record(p, t,
+              (struct opgap_record){.event = OPGAP_EV_LOST, .start_ns = 1300000, .end_ns = 1400000, .field = {7}});
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->notice_count, 1);
+  ck_assert_str_eq(s->notices[0],
+                   "records that found no room in the rings: at least 12; a larger --buffer has room for more");
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_recording_that_never_started)
 {
   fake_setting(p, "OPGAP_DELAY", "60");
@@ -1362,6 +1377,7 @@ int main(void)
   tcase_add_test(tests, test_schedule_gap_between_marks);
   tcase_add_test(tests, test_schedule_without_gap);
   tcase_add_test(tests, test_limits_of_the_recording_are_said);
+  tcase_add_test(tests, test_losses_name_their_cure);
   tcase_add_test(tests, test_recording_that_never_started);
   tcase_add_test(tests, test_no_limits_no_notice);
   tcase_add_test(tests, test_window_of_steps);

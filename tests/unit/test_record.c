@@ -1196,6 +1196,85 @@ START_TEST(loss_is_counted)
 }
 END_TEST
 
+/* ---- the times of a loss, in each stream's own unit ---- */
+
+static uint64_t *loss_brackets; /* shared: around the first loss of the process's stream, and around its announcement */
+
+static bool write_sample(struct opgap_cell *cell)
+{
+  uint64_t *w = opgap_reserve(cell, 7);
+  if (w == NULL)
+    return false;
+  memset(w, 0, 7 * sizeof *w);
+  w[0] = OPGAP_WORD0(OPGAP_EV_MEMORY, 7, 0, 0);
+  w[1] = opgap_clock_ns();
+  opgap_commit(cell, w + 7);
+  return true;
+}
+
+static void body_times_of_loss(void)
+{
+  setenv("OPGAP_BUFFER", "1M", 1);
+  start();
+  atomic_store(&opgap_state->flusher, 1); /* nobody drains */
+  while (atomic_load(&opgap_self()->lost) < 3)
+    call(1);
+  struct opgap_cell *cell = opgap_cells;
+  while (cell->thread != opgap_state->process_stream)
+    cell++;
+  loss_brackets[0] = opgap_clock_ns();
+  while (write_sample(cell))
+    ;
+  loss_brackets[1] = opgap_clock_ns();
+  if (!opgap_drain_enter(0))
+    _exit(2);
+  opgap_drain_now(OPGAP_DRAIN_READY);
+  opgap_drain_leave();
+  loss_brackets[2] = opgap_clock_ns();
+  if (!write_sample(cell))
+    _exit(3);
+  loss_brackets[3] = opgap_clock_ns();
+  call(1);
+  atomic_store(&opgap_state->flusher, 0);
+  opgap_session_end(0);
+  _exit(0);
+}
+
+START_TEST(times_of_a_loss)
+{
+  make_folder();
+  loss_brackets = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ck_assert_ptr_ne(loss_brackets, MAP_FAILED);
+  const uint64_t *at = loss_brackets;
+  ck_assert_int_eq(WEXITSTATUS(run_child(body_times_of_loss)), 0);
+  struct opgap_trace *trace = open_trace();
+  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+  uint64_t announced[4] = {0}; /* by the kind of stream */
+  for (unsigned s = 0; s < info->stream_count; s++) {
+    struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
+    const struct opgap_record *record;
+    while ((record = opgap_cursor_next(cursor)) != NULL) {
+      if (record->event != OPGAP_EV_LOST)
+        continue;
+      bool thread = info->streams[s].kind == OPGAP_STREAM_THREAD;
+      announced[info->streams[s].kind] += record->field[0];
+      ck_assert_uint_ge(record->start_ns, thread ? info->start_ns : at[0]);
+      ck_assert_uint_le(record->start_ns, at[thread ? 0 : 1] + (thread ? CPU_SKEW_NS : 0));
+      ck_assert_uint_ge(record->end_ns, at[thread ? 3 : 2] - (thread ? CPU_SKEW_NS : 0));
+      if (!thread)
+        ck_assert_uint_le(record->end_ns, at[3]);
+    }
+    opgap_cursor_close(cursor);
+  }
+  ck_assert_uint_eq(announced[OPGAP_STREAM_THREAD], 3);
+  ck_assert_uint_eq(announced[OPGAP_STREAM_PROCESS], 1);
+  ck_assert_uint_eq(info->lost_records, 4);
+  opgap_trace_close(trace);
+  munmap(loss_brackets, 4096);
+  remove_folder();
+}
+END_TEST
+
 /* ---- short records ---- */
 
 #define SHORT_ROUNDS 20000u /* chunks end inside a segment: what a chunk holds in full, it holds short in less */
@@ -1730,6 +1809,7 @@ int main(void)
   tcase_add_test(tests, counted_then_failed);
   tcase_add_test(tests, counts_read_meanwhile);
   tcase_add_test(tests, loss_is_counted);
+  tcase_add_test(tests, times_of_a_loss);
   tcase_add_test(tests, short_records);
   tcase_add_test(tests, record_sizes);
   tcase_add_test(tests, crc32_check_values);
