@@ -443,9 +443,11 @@ static size_t describe(uint8_t *buffer, size_t size, int ppid, bool forked)
 
 /* ---- start ---- */
 
-/* Creates <host>-<pid>-<start>.opgt, with a count behind it for further images of the same process. */
-static bool create_trace_file(struct opgap_arena *arena)
+/* Creates <host>-<pid>-<start>.opgt, with a count behind it for further images of the same process.  0, or a negative
+ * error number. */
+static long create_trace_file(struct opgap_arena *arena)
 {
+  long fd = 0;
   for (unsigned image = 0; image < 1000; image++) {
     struct opgap_text text = {arena->trace_file, arena->trace_file + sizeof arena->trace_file - 1};
     opgap_text_string(&text, opgap_config.folder);
@@ -460,16 +462,16 @@ static bool create_trace_file(struct opgap_arena *arena)
       opgap_text_number(&text, image, 10);
     }
     opgap_text_string(&text, ".opgt");
-    long fd = opgap_raw_open(arena->trace_file, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    fd = opgap_raw_open(arena->trace_file, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0) {
       opgap_state->first_fd = (int)fd + 1;
       opgap_state->file_created = true;
-      return true;
+      return 0;
     }
-    if (fd != -17 /* EEXIST */)
-      return false;
+    if (fd != -EEXIST)
+      return fd;
   }
-  return false;
+  return fd;
 }
 
 static struct opgap_state *new_state(void)
@@ -509,7 +511,8 @@ static bool start_consumer(struct opgap_state *state)
   return true;
 }
 
-static bool begin(struct opgap_state *state, bool forked)
+/* 0, or the negative error number of what failed: -ENOMEM, or of the trace folder. */
+static long begin(struct opgap_state *state, bool forked)
 {
   static uint8_t description[32 * 1024]; /* one start at a time */
   int ppid = 0;
@@ -525,7 +528,7 @@ static bool begin(struct opgap_state *state, bool forked)
   opgap_text_number(&text, start_time, 10);
   struct opgap_arena *arena = make_arena(stem);
   if (arena == NULL)
-    return false;
+    return -ENOMEM;
   arena->pid = state->pid;
   arena->start_time = start_time;
   arena->pid_namespace = opgap_pid_namespace();
@@ -537,8 +540,11 @@ static bool begin(struct opgap_state *state, bool forked)
   arena->first_anchor = arena->last_anchor = state->guest.from ? state->guest.anchor : opgap_clock_anchor();
   opgap_control_offer();
   opgap_guest_begins(start_time);
-  if (!start_consumer(state) || !create_trace_file(arena))
-    return false;
+  if (!start_consumer(state))
+    return -ENOMEM;
+  long error = create_trace_file(arena);
+  if (error < 0)
+    return error;
   uint32_t index;
   state->process_stream = opgap_slot_take(OPGAP_STREAM_PROCESS, 0, &index);
   if (state->process_stream)
@@ -546,18 +552,31 @@ static bool begin(struct opgap_state *state, bool forked)
   if (state->guest.from) /* before the file's schema: a kill finds it there or here, not twice */
     state->guest.moved = opgap_slot_take(OPGAP_STREAM_THREAD, opgap_raw_gettid(), &state->guest.moved_index);
   size_t bytes = describe(description, sizeof description, ppid, forked);
-  int error = opgap_consumer_begin(state->consumer, description, bytes);
+  error = opgap_consumer_begin(state->consumer, description, bytes);
   opgap_raw_close(state->first_fd - 1);
   state->first_fd = 0;
   if (error < 0)
-    return false;
+    return error;
   opgap_keep_begin(description, bytes);
   opgap_control_attach();
   opgap_guest_leave();
   static bool said;
   if (arena->ring_file[0] == '\0') /* said now: where nothing can be written at all, that alone is told */
     opgap_notice(&said, "no room for the ring in /dev/shm or the trace folder: private memory, not kill-safe");
-  return true;
+  return 0;
+}
+
+static void say_untraced(long error)
+{
+  static bool said;
+  if (error == -ENOMEM)
+    opgap_notice(&said,
+                 "cannot get memory (rings of %lu MiB, see --buffer; ulimit -v and -d limit it): this process is not "
+                 "traced",
+                 (unsigned long)(opgap_config.settings.buffer >> 20));
+  else
+    opgap_notice(&said, "cannot write to %s (%s, error %d): this process is not traced", opgap_config.folder,
+                 opgap_error_words(error), (int)-error);
 }
 
 static void find_host(void)
@@ -617,8 +636,11 @@ bool opgap_session_begin(void)
   }
   learn_surroundings();
   struct opgap_state *state = new_state();
-  if (state == NULL)
+  if (state == NULL) {
+    opgap_active_halt();
+    say_untraced(-ENOMEM);
     return false;
+  }
   bool forked = opgap_raw_getpid() != opgap_config.loader_pid;
   if (state != before)
     atomic_store(&state->phase, OPGAP_PHASE_STARTING);
@@ -636,8 +658,8 @@ bool opgap_session_begin(void)
     atomic_store(&state->phase, OPGAP_PHASE_FAILED);
     return false;
   }
-  if (!begin(state, forked)) {
-    static bool said;
+  long error = begin(state, forked);
+  if (error < 0) {
     opgap_active_halt();
     if (state->arena && state->arena->ring_file[0])
       opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)state->arena->ring_file, 0);
@@ -645,7 +667,7 @@ bool opgap_session_begin(void)
       opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)state->arena->trace_file, 0);
     atomic_store(&state->phase, OPGAP_PHASE_FAILED);
     if (!state->write_failed)
-      opgap_notice(&said, "cannot write to %s: this process is not traced", opgap_config.folder);
+      say_untraced(error);
     opgap_guest_leave();
     return false;
   }
