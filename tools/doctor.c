@@ -5,15 +5,18 @@
 #include "opgap.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <gnu/libc-version.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -295,11 +298,32 @@ static void check_cupti(const struct torch *torch)
 
 /* ---- what limits tracing ---- */
 
+/* Why no ring can lie in /dev/shm, found by making a file there; NULL: one can. */
+static const char *shm_refuses(void)
+{
+  struct statfs shm;
+  char path[] = "/dev/shm/opgap-doctor-XXXXXX";
+  if (statfs("/dev/shm", &shm) != 0)
+    return strerror(errno);
+  if (shm.f_type != TMPFS_MAGIC)
+    return "it is not a tmpfs";
+  int fd = mkostemp(path, O_CLOEXEC);
+  if (fd < 0)
+    return strerror(errno);
+  int error = posix_fallocate(fd, 0, 1);
+  unlink(path);
+  close(fd);
+  return error != 0 ? strerror(error) : NULL;
+}
+
 static void check_memory(void)
 {
   struct statvfs shm;
   unsigned long long free_bytes = statvfs("/dev/shm", &shm) == 0 ? (unsigned long long)shm.f_bavail * shm.f_bsize : 0;
-  if (free_bytes / 4 >= OPGAP_BUFFER_MIN)
+  const char *refused = shm_refuses();
+  if (refused != NULL)
+    line(LIMITED, "memory", "/dev/shm takes no files (%s): rings will lie in the trace folder", refused);
+  else if (free_bytes / 4 >= OPGAP_BUFFER_MIN)
     line(GOOD, "memory", "/dev/shm has %llu MiB free: what a killed program recorded survives", free_bytes >> 20);
   else
     line(LIMITED, "memory", "/dev/shm has %llu KiB free: rings will lie in the trace folder", free_bytes >> 10);
