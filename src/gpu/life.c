@@ -432,15 +432,14 @@ static void start_helper(void)
 {
   pthread_attr_t attributes;
   pthread_t thread;
-  uint64_t all = UINT64_MAX, before = 0;
   if (life.helper_runs || pthread_attr_init(&attributes) != 0)
     return;
   opgap_session_threads();
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_attr_setstacksize(&attributes, HELPER_STACK);
-  opgap_raw6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&before, sizeof all, 0, 0);
+  uint64_t signals = opgap_raw_block_signals();
   life.helper_runs = pthread_create(&thread, &attributes, helper_main, NULL) == 0;
-  opgap_raw6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);
+  opgap_raw_restore_signals(signals);
   pthread_attr_destroy(&attributes);
 }
 

@@ -30,6 +30,11 @@ static bool counter_is_good(void)
 }
 #endif
 
+uint64_t opgap_ticks_of_clock(void)
+{
+  return opgap_clock_ns();
+}
+
 void opgap_clock_select(bool force_clock)
 {
 #if defined(__x86_64__)

@@ -275,15 +275,16 @@ void opgap_segment_filled(struct opgap_thread *thread, bool lost)
                      atomic_load_explicit(&thread->read_pos, memory_order_relaxed);
   if (waiting < DRAIN_SEGMENTS * OPGAP_SEGMENT_BYTES || !on_main_stack())
     return;
+  /* a handler's calls would go unrecorded, and it may leave by siglongjmp, with the lock */
+  uint64_t signals = opgap_raw_block_signals();
   struct opgap_cell *cell = opgap_cell;
-  opgap_draining = thread;
   opgap_cell = &opgap_tool_cell;
   if (opgap_drain_enter(0)) {
     opgap_drain_now(OPGAP_DRAIN_READY);
     opgap_drain_leave();
   }
   opgap_cell = cell;
-  opgap_draining = NULL;
+  opgap_raw_restore_signals(signals);
 }
 
 /* ---- the flusher thread ---- */

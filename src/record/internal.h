@@ -84,9 +84,7 @@ extern struct opgap_config opgap_config;
 extern struct opgap_state *opgap_state;
 extern struct opgap_cell opgap_tool_cell;    /* the cell of whoever works for the tracer: hooks pass through */
 extern struct opgap_cell opgap_flusher_cell; /* the flusher's: likewise, and tells that its descriptors may be used */
-/* The slot of a program's thread while it drains by itself, NULL else: hooks then come from signal handlers only. */
-extern __thread struct opgap_thread *opgap_draining __attribute__((tls_model("initial-exec")));
-extern struct opgap_cell *opgap_cells; /* one a slot, wiped by fork */
+extern struct opgap_cell *opgap_cells;       /* one a slot, wiped by fork */
 
 /* Allocates memory of the arena for real: [offset, offset + bytes).  False: no room. */
 bool opgap_arena_grow(struct opgap_arena *arena, uint64_t offset, uint64_t bytes);

@@ -3,7 +3,7 @@
  * Every system call of the tracer goes through here, so this is also the list of what a seccomp filter must allow:
  * openat, close, read, write, fallocate, ftruncate, fstat, mmap, munmap, madvise, futex, gettid, getpid, getppid,
  * kill (0), mkdirat, unlinkat, linkat, renameat, renameat2, getuid, faccessat, readlinkat, getdents64, statfs, fstatfs,
- * fgetxattr, flock, unshare (CLONE_FILES), close_range, rt_sigprocmask.
+ * fgetxattr, flock, unshare (CLONE_FILES), close_range, rt_sigprocmask, sigaltstack.
  * Results are the kernel's: -errno on failure.  Any thread, any context.
  */
 #ifndef OPGAP_RECORD_RAW_H
@@ -50,6 +50,17 @@ static inline long opgap_raw6(long n, long a, long b, long c, long d, long e, lo
 static inline long opgap_raw3(long n, long a, long b, long c)
 {
   return opgap_raw6(n, a, b, c, 0, 0, 0);
+}
+/* No signal handler runs on this thread until the mask that this returns is restored. */
+static inline uint64_t opgap_raw_block_signals(void)
+{
+  uint64_t all = UINT64_MAX, before = 0;
+  opgap_raw6(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, (long)&all, (long)&before, sizeof all, 0, 0);
+  return before;
+}
+static inline void opgap_raw_restore_signals(uint64_t before)
+{
+  opgap_raw6(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (long)&before, 0, sizeof before, 0, 0);
 }
 static inline long opgap_raw_open(const char *path, int flags, int mode)
 {

@@ -47,7 +47,7 @@ struct opgap_cell {
   struct opgap_thread *thread; /* NULL: slow path */
   uint64_t *write, *limit;     /* free part of the current segment */
   uint64_t bias;               /* position of an address: (uint64_t)address + bias */
-  uint32_t busy;               /* a record is being written on this thread */
+  uintptr_t busy;              /* stack pointer of who is writing a record on this thread, 0: nobody */
   uint32_t lost_since;         /* not yet announced by a LOST record */
   uint32_t ticks_high;         /* of the current segment */
   uint64_t lost_start;
@@ -113,14 +113,23 @@ static inline void opgap_count_time(struct opgap_thread *thread, unsigned counte
 /* Room for a record of `words` words, or NULL (counted as lost).  Between reserve and commit the thread is busy.  The
  * slow one takes another segment; 0 words: if there is one. */
 uint64_t *opgap_reserve_slow(struct opgap_cell *cell, unsigned words);
+static inline __attribute__((always_inline)) void opgap_set_busy(struct opgap_cell *cell)
+{
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+  __asm__ volatile inline("movq %%rsp, %0" : "=m"(cell->busy)); /* costs what a constant does, and needs no frame */
+#else
+  cell->busy = (uintptr_t)__builtin_frame_address(0);
+#endif
+  atomic_signal_fence(memory_order_seq_cst);
+}
+/* A busy thread wants to write a record.  True: a signal handler interrupted the making of one, and this is lost.
+ * False: it left that for good, by siglongjmp, and that one is lost; the thread is busy no more. */
+bool opgap_interrupts_record(struct opgap_cell *cell) __attribute__((cold));
 static inline uint64_t *opgap_reserve(struct opgap_cell *cell, unsigned words)
 {
-  if (opgap_unlikely(cell->busy)) {
-    cell->thread->nested++; /* a signal handler interrupted us between reserve and commit */
+  if (opgap_unlikely(cell->busy) && opgap_interrupts_record(cell))
     return NULL;
-  }
-  cell->busy = 1;
-  atomic_signal_fence(memory_order_seq_cst);
+  opgap_set_busy(cell);
   uint64_t *at = cell->write;
   if (opgap_unlikely(at + words > cell->limit)) {
     at = opgap_reserve_slow(cell, words);
@@ -200,8 +209,7 @@ static inline __attribute__((always_inline)) bool opgap_short_record(struct opga
   if (opgap_unlikely(cell->busy || !opgap_clock_tsc || object >> OPGAP_SHORT_OBJECT_BITS ||
                      value >> (64 - OPGAP_SHORT_OBJECT_BITS)))
     return false;
-  cell->busy = 1;
-  atomic_signal_fence(memory_order_seq_cst);
+  opgap_set_busy(cell);
   uint64_t *w = cell->write;
   uint32_t low, high;
   __asm__ volatile("rdtsc" : "=a"(low), "=d"(high)); /* the built-in puts both halves together */

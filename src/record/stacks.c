@@ -527,13 +527,12 @@ static uint32_t take_here(struct stack_thread *state, unsigned slot, uint32_t *p
  * run on the borrowed stack, leave by longjmp, or go unrecorded. */
 static void as_unwinder(void (*function)(void *), void *argument)
 {
-  uint64_t all = UINT64_MAX, before = 0;
-  opgap_raw6(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, (long)&all, (long)&before, sizeof all, 0, 0);
+  uint64_t signals = opgap_raw_block_signals();
   struct opgap_cell *cell = opgap_cell;
   opgap_cell = &opgap_unwind_cell;
   function(argument);
   opgap_cell = cell;
-  opgap_raw6(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (long)&before, 0, sizeof before, 0, 0);
+  opgap_raw_restore_signals(signals);
 }
 
 static void (*destructor)(void *); /* libunwind's, of the one key that it makes */

@@ -1,4 +1,5 @@
 /* The producer's side: cells, slots, ring segments, ops.  See record.h for the contract, arena.h for the orderings. */
+#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -11,7 +12,6 @@
 struct opgap_cell opgap_tool_cell, opgap_flusher_cell, opgap_unwind_cell;
 struct opgap_cell *opgap_cells;
 __thread struct opgap_cell *opgap_cell __attribute__((tls_model("initial-exec")));
-__thread struct opgap_thread *opgap_draining __attribute__((tls_model("initial-exec")));
 static __thread struct opgap_cell *vfork_cell __attribute__((tls_model("initial-exec")));
 
 #define GROW_SLOTS 16u
@@ -118,11 +118,8 @@ struct opgap_thread *opgap_self_slow(void)
   struct opgap_cell *before = opgap_cell;
   if (before == &opgap_unwind_cell) /* libunwind's own calls; no signal handler runs */
     return NULL;
-  if (before == &opgap_tool_cell || before == &opgap_flusher_cell) {
-    if (opgap_draining)
-      opgap_draining->nested++; /* a signal handler interrupted the drain: its call goes unrecorded, not uncounted */
+  if (before == &opgap_tool_cell || before == &opgap_flusher_cell)
     return NULL;
-  }
   opgap_cell = &opgap_tool_cell; /* a signal handler that comes now passes through */
   uint32_t phase = atomic_load_explicit(&opgap_state->phase, memory_order_acquire);
   if (phase == OPGAP_PHASE_NONE && opgap_session_begin()) {
@@ -277,11 +274,26 @@ static void turn(struct opgap_cell *cell)
 {
   if (cell->busy || cell->limit == NULL || cell->ticks_high == (uint32_t)(opgap_ticks() >> 32))
     return;
-  cell->busy = 1;
-  atomic_signal_fence(memory_order_seq_cst);
+  opgap_set_busy(cell);
   opgap_reserve_slow(cell, 0); /* without another segment this one goes on, with records in full */
   atomic_signal_fence(memory_order_seq_cst);
   cell->busy = 0;
+}
+
+#define FAR_ON_A_STACK (UINT64_C(8) << 20) /* from here on it is another one, a coroutine's */
+#define SIGNAL_FRAME 1024u                 /* at least, with all registers, between a handler and what it interrupted */
+
+bool opgap_interrupts_record(struct opgap_cell *cell)
+{
+  uintptr_t here = (uintptr_t)__builtin_dwarf_cfa(); /* of the hook, as it called us */
+  stack_t stack;
+  cell->thread->nested++;
+  uintptr_t nearest = cell->busy - SIGNAL_FRAME; /* that a handler's frame on the same stack can lie */
+  if (here <= nearest || here - nearest > FAR_ON_A_STACK || opgap_raw3(SYS_sigaltstack, 0, (long)&stack, 0) < 0 ||
+      (stack.ss_flags & SS_ONSTACK))
+    return true;
+  cell->busy = 0;
+  return false;
 }
 
 void opgap_segment_turn(struct opgap_cell *cell)
@@ -419,8 +431,7 @@ static inline bool end_short(struct opgap_cell *cell, const struct opgap_thread 
            frees = sums.frees - op->frees;
   if (opgap_unlikely(!opgap_op_fits(end - op->start, bytes, allocs, frees, op->status, sequence) || cell->busy))
     return false;
-  cell->busy = 1;
-  atomic_signal_fence(memory_order_seq_cst);
+  opgap_set_busy(cell);
   uint64_t *w = cell->write;
   if (opgap_unlikely(w + OPGAP_SHORT_OP_WORDS > cell->limit || end >> 32 != cell->ticks_high)) {
     cell->busy = 0;

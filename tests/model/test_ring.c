@@ -41,7 +41,6 @@ static size_t unwritten; /* at the file's end, of a sink that says "written" too
 static uint32_t tids[MODEL_THREADS];
 static struct {
   struct opgap_cell *cell;
-  struct opgap_thread *draining;
 } locals[MODEL_THREADS], locals_at_start[MODEL_THREADS];
 static int on_fiber = -1, setup_tid;
 static bool early_read_pos, forget_file;
@@ -156,13 +155,10 @@ static void release(uint32_t slot)
 
 static void switched(int to)
 {
-  if (on_fiber >= 0) {
+  if (on_fiber >= 0)
     locals[on_fiber].cell = opgap_cell;
-    locals[on_fiber].draining = opgap_draining;
-  }
   on_fiber = to;
   opgap_cell = locals[to].cell;
-  opgap_draining = locals[to].draining;
 }
 
 /* ---- checks ---- */
@@ -494,7 +490,6 @@ static struct model_result run_case(const struct ring_case *ring, struct model_m
   for (int i = 0; i < MODEL_THREADS; i++) {
     tids[i] = 60 + (uint32_t)i;
     locals_at_start[i].cell = &opgap_tool_cell;
-    locals_at_start[i].draining = NULL;
   }
   ring->setup();
   model_watch(arena, arena->size);

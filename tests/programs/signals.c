@@ -7,10 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { TICKS = 500 };
+enum { TICKS = 500, JUMPS = 300, AFTER = 20000, STACK = 64 * 1024 };
 static volatile sig_atomic_t ticks;
 static int null, zero;
 static jmp_buf back;
@@ -39,7 +40,7 @@ static void on_alarm(int signal)
  * of a record, counted as lost; none damages another. */
 static int storm(void)
 {
-  struct sigaction action = {.sa_handler = on_tick, .sa_flags = SA_RESTART};
+  struct sigaction action = {.sa_handler = on_tick, .sa_flags = SA_RESTART | SA_ONSTACK};
   sigaction(SIGALRM, &action, NULL);
   struct itimerval timer = {{0, 200}, {0, 200}};
   setitimer(ITIMER_REAL, &timer, NULL);
@@ -89,10 +90,70 @@ static int cancel(void)
   return pthread_join(t, &result) == 0 && result == PTHREAD_CANCELED ? 0 : 7;
 }
 
-int main(void)
+/* The storm on a thread whose handlers have a stack of their own, at higher addresses than the thread's. */
+static void *storm_beside(void *stack)
+{
+  sigset_t alarms;
+  sigemptyset(&alarms);
+  sigaddset(&alarms, SIGALRM);
+  stack_t other = {.ss_sp = stack, .ss_size = STACK};
+  if (sigaltstack(&other, NULL) != 0 || pthread_sigmask(SIG_UNBLOCK, &alarms, NULL) != 0)
+    return stack;
+  return storm() == 0 ? NULL : stack;
+}
+
+static int other_stack(void)
+{
+  sigset_t alarms;
+  pthread_t t;
+  pthread_attr_t attributes;
+  void *result;
+  char *stacks = mmap(NULL, 5 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  sigemptyset(&alarms);
+  sigaddset(&alarms, SIGALRM);
+  if (stacks == MAP_FAILED || pthread_sigmask(SIG_BLOCK, &alarms, NULL) != 0 || pthread_attr_init(&attributes) != 0 ||
+      pthread_attr_setstack(&attributes, stacks, 4 * STACK) != 0 ||
+      pthread_create(&t, &attributes, storm_beside, stacks + 4 * STACK) != 0 || pthread_join(t, &result) != 0)
+    return 8;
+  return result == NULL ? 0 : 10;
+}
+
+static sigjmp_buf out;
+static volatile sig_atomic_t jumps;
+
+static void on_jump(int signal)
+{
+  (void)signal;
+  jumps++;
+  siglongjmp(out, 1);
+}
+
+/* Handlers that leave hooks, and the tracer's work inside of them, for good, wherever they are. */
+static int jump_out(void)
+{
+  struct sigaction action = {.sa_handler = on_jump};
+  struct itimerval timer = {{0, 500}, {0, 500}}, stop = {{0, 0}, {0, 0}};
+  char byte;
+  sigaction(SIGALRM, &action, NULL);
+  if (sigsetjmp(out, 1) == 0)
+    setitimer(ITIMER_REAL, &timer, NULL);
+  while (jumps < JUMPS)
+    if (read(zero, &byte, 1) != 1 || write(null, "x", 1) != 1)
+      return 11;
+  setitimer(ITIMER_REAL, &stop, NULL);
+  signal(SIGALRM, SIG_IGN);
+  for (int i = 0; i < AFTER; i++)
+    if (pread(zero, &byte, 1, 0) != 1)
+      return 12;
+  return 0;
+}
+
+int main(int argc, char **argv)
 {
   null = open("/dev/null", O_WRONLY);
   zero = open("/dev/zero", O_RDONLY);
+  if (argc == 2)
+    return strcmp(argv[1], "out") == 0 ? jump_out() : other_stack();
   int bad = storm();
   if (!bad)
     bad = jump();
