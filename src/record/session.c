@@ -647,6 +647,7 @@ bool opgap_session_begin(void)
   opgap_state = state;
   if (!opgap_control_detach()) {
     atomic_store(&state->phase, OPGAP_PHASE_FAILED);
+    say_untraced(-ENOMEM);
     return false;
   }
   if (forked) {

@@ -33,8 +33,10 @@ class Job:
         self.folder = folder
         environment = {k: v for k, v in os.environ.items() if not k.startswith("OPGAP_")}
         environment.update(LD_PRELOAD=TRACER, OPGAP_OUT=self.trace, **settings)
-        self.program = subprocess.Popen([PROGRAM, self.pipe(pipe)], env=environment, stdout=subprocess.PIPE, text=True,
-                                        start_new_session=True)
+        self.errors = os.path.join(folder, "errors")
+        with open(self.errors, "w") as errors:
+            self.program = subprocess.Popen([PROGRAM, self.pipe(pipe)], env=environment, stdout=subprocess.PIPE,
+                                            stderr=errors, text=True, start_new_session=True)
         self.main = pipe
         JOBS.append(self)
 
@@ -146,6 +148,10 @@ def processes(folder):
     assert switches(job.trace, too_late) == [0, 0]  # as the fork and as the program executed
 
 
+GIVES_UP = "opgap: the program gives up its time stamp counter: tracing of it ends here\n"
+UNTRACED = ("opgap: cannot get memory (rings of 64 MiB, see --buffer; ulimit -v and -d limit it): this process is not "
+            "traced\n")
+SAYS = {"counter": GIVES_UP, "unseen_counter": GIVES_UP, "poor": UNTRACED, "poor_counter": UNTRACED + GIVES_UP}
 CHILDREN = {"exit": 7, "_exit": 7, "_exit_at_once": 0, "quick_exit": 7, "killed": 7, "unseen_end": 7, "exec": 7,
             "failed_exec": 7, "counter": 7, "poor": 0, "poor_counter": 0, "unseen": 7, "unseen_exit": 0,
             "unseen_exec": 0, "unseen_counter": 0, "unseen_killed": 0, "vfork": 0, "vfork_exec": 0, "vfork_counter": 0,
@@ -171,6 +177,8 @@ def children(folder):
         job.end()
         assert mallocs(job.trace, of=pid) == {pid: 1100}, (kind, mallocs(job.trace, of=pid))
         assert switches(job.trace, pid) == [0, 1], kind
+        with open(job.errors) as errors:
+            assert errors.read() == SAYS.get(kind, "") * 2, kind  # each of the two children once
         if kind != "system":  # a shell has more to say
             others = [count for at, count in mallocs(job.trace).items() if at != pid and count > 0]
             assert others == [allocations] * (allocations > 0), (kind, others)
