@@ -410,13 +410,14 @@ struct stats_interval stats_bootstrap_ratio(const struct stats_sample *a, const 
 
 struct run_centres {    /* of one side, or their logarithms */
   double mean, squares; /* squares: sum of squared distances from the mean */
+  double least, most;
   size_t count;
   bool known;
 };
 
 static struct run_centres centres_of(const struct stats_sample *sample, enum stats_centre centre, bool logarithms)
 {
-  struct run_centres centres = {.known = true};
+  struct run_centres centres = {.least = INFINITY, .most = -INFINITY, .known = true};
   double *values = opgap_xcalloc(sample->runs + 1, sizeof *values);
   for (size_t r = 0; r < sample->runs; r++) {
     if (sample->counts[r] == 0)
@@ -427,8 +428,11 @@ static struct run_centres centres_of(const struct stats_sample *sample, enum sta
     values[centres.count++] = logarithms ? log(value) : value;
   }
   centres.mean = stats_mean(values, centres.count);
-  for (size_t i = 0; i < centres.count; i++)
+  for (size_t i = 0; i < centres.count; i++) {
     centres.squares += (values[i] - centres.mean) * (values[i] - centres.mean);
+    centres.least = fmin(centres.least, values[i]);
+    centres.most = fmax(centres.most, values[i]);
+  }
   centres.known = centres.known && centres.count > 0;
   free(values);
   return centres;
@@ -436,13 +440,7 @@ static struct run_centres centres_of(const struct stats_sample *sample, enum sta
 
 double stats_least_centre(const struct stats_sample *sample, enum stats_centre centre)
 {
-  double least = INFINITY;
-  for (size_t r = 0; r < sample->runs; r++)
-    if (sample->counts[r] > 0) {
-      const struct stats_sample one = {&sample->at[r], &sample->counts[r], 1};
-      least = fmin(least, stats_centre_of(&one, centre));
-    }
-  return least;
+  return centres_of(sample, centre, false).least;
 }
 
 /* The t that is exceeded with probability p, by halving. */
@@ -496,8 +494,10 @@ struct stats_run_test stats_between_runs_at_zero(const struct stats_sample *a, c
       (va + vb) * (va + vb) /
       (va * va / (STATS_RUN_WORTH + (double)left.count - 1) + vb * vb / (STATS_RUN_WORTH + (double)right.count - 1));
   double error = sqrt(va + vb), reach = t_quantile((1 - confidence) / 2, df) * error;
-  test.p_greater = stats_t_above(distance / error, df);
-  test.p_less = stats_t_above(-distance / error, df);
+  if (right.least > left.most)
+    test.p_greater = stats_t_above(distance / error, df);
+  if (right.most < left.least)
+    test.p_less = stats_t_above(-distance / error, df);
   if (left.mean > 0)
     test.ratio =
         (struct stats_interval){fmax(0, 1 + (distance - reach) / left.mean), 1 + (distance + reach) / left.mean};

@@ -73,8 +73,9 @@ struct stats_run_test stats_between_runs(const struct stats_sample *a, const str
 
 /* The same for sides that touch 0: t test of the centres themselves.  A side at 0 tells nothing about the spread of the
  * other, so each has its own variance (Welch), again with an expectation worth STATS_RUN_WORTH degrees of freedom: a
- * spread of STATS_RUN_SPREAD of its mean, and of `floor` (> 0, in the unit of the samples) however small that is.  The
- * ratio is NAN when A's centres are all 0. */
+ * spread of STATS_RUN_SPREAD of its mean, and of `floor` (> 0, in the unit of the samples) however small that is.  A
+ * program that waits in some runs and not in others has centres of two kinds, for which no t test is made: p is 1
+ * unless every run of one side is beyond every run of the other.  The ratio is NAN when A's centres are all 0. */
 struct stats_run_test stats_between_runs_at_zero(const struct stats_sample *a, const struct stats_sample *b,
                                                  enum stats_centre centre, double confidence, double floor);
 
