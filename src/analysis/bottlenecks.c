@@ -467,25 +467,63 @@ static const struct wait_kind {
 static const char write_less[] =
     "Write less often (checkpoints, logs that are synced), or from another thread or process.";
 
-const char *bottlenecks_wait_remedy(enum opgap_cause cause)
+/* A lock of CPython's is a semaphore or a condition: who lets it go is seen, not that it was held. */
+static const char shorten_others_sleep[] =
+    "Take the sleep out of what that thread does before it lets go of what is waited for: of a lock (CPython's locks "
+    "are semaphores or conditions) shorten the locked part, of a queue or event give the result earlier.";
+
+const char *bottlenecks_wait_remedy(const struct analysis *a, enum opgap_cause cause)
 {
+  if (cause == OPGAP_CAUSE_SLEEP && a->others_sleep >= 0.5)
+    return shorten_others_sleep;
   for (size_t i = 0; i < sizeof waits / sizeof *waits; i++)
     if (waits[i].cause == cause)
       return waits[i].remedy;
   return cause == OPGAP_CAUSE_FILE_IO ? write_less : NULL;
 }
 
+/* Of the main thread's waits of a cause, which part is what another thread did that it waited for. */
+static double others_share(const struct list *l, enum opgap_cause cause)
+{
+  return share(l->around.others_ns[cause], l->s->breakdown.wait_ns[cause]);
+}
+
+/* Who is in calls of this cause. */
+static const char *subject(const struct list *l, enum opgap_cause cause)
+{
+  double others = others_share(l, cause);
+  return others < 0.05   ? "The main thread"
+         : others < 0.95 ? "The main thread, or a thread that it waits for,"
+                         : "A thread that the main thread waits for";
+}
+
+/* Of what others did in files while they were waited for: is more of it writing and syncing than reading? */
+static bool others_mostly_write(const struct list *l)
+{
+  const struct gap_table *table = &l->a->thread_gaps[steps_process(l->a)];
+  uint64_t written = 0, other = 0;
+  for (size_t i = 0; i < table->rows.count; i++) {
+    const struct cause_row *row = &table->rows.at[i];
+    if (row->key.cause != OPGAP_CAUSE_FILE_IO || (row->key.process == UINT32_MAX && row->key.thread == 0))
+      continue;
+    *(row->key.doing == DOING_WRITE || row->key.doing == DOING_FSYNC ? &written : &other) += row->ns;
+  }
+  return written > other;
+}
+
 static void add_files(struct list *l, uint64_t ns, uint64_t bound)
 {
   const struct process *p = &l->a->processes[steps_process(l->a)];
-  if (p->step_write_ns > p->step_read_ns)
+  const char *who = subject(l, OPGAP_CAUSE_FILE_IO);
+  bool others = others_share(l, OPGAP_CAUSE_FILE_IO) >= 0.5; /* the files of the steps are the main thread's */
+  if (others ? others_mostly_write(l) : p->step_write_ns > p->step_read_ns)
     add(l, "file_write", ns, bound, write_less,
-        "The main thread is in calls on files for %.1f %% of step time, mostly writing and syncing%s", percent(l, ns),
-        file_words(l, FILES_WRITTEN, p->step_write_ns));
+        "%s is in calls on files for %.1f %% of step time, mostly writing and syncing%s", who, percent(l, ns),
+        others ? "" : file_words(l, FILES_WRITTEN, p->step_write_ns));
   else
     add(l, "file_read", ns, bound, "Read ahead of the step: a DataLoader with workers, or another thread.",
-        "The main thread is in calls on files for %.1f %% of step time, mostly reading%s", percent(l, ns),
-        file_words(l, FILES_READ, p->step_read_ns));
+        "%s is in calls on files for %.1f %% of step time, mostly reading%s", who, percent(l, ns),
+        others ? "" : file_words(l, FILES_READ, p->step_read_ns));
 }
 
 /* Another thread of this run held what was waited for, and used a CPU meanwhile. */
@@ -520,12 +558,23 @@ static uint64_t wait_bound(const struct list *l, enum opgap_cause cause)
 
 static void add_waits(struct list *l, const uint64_t ns[OPGAP_CAUSE_COUNT], const uint64_t bound[OPGAP_CAUSE_COUNT])
 {
+  uint64_t sleep = (uint64_t)((double)ns[OPGAP_CAUSE_SLEEP] * others_share(l, OPGAP_CAUSE_SLEEP));
   for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
     const struct wait_kind *w = &waits[i];
-    uint64_t told = w->cause == OPGAP_CAUSE_STARTUP ? l->a->loader_making_ns : 0;
-    add(l, w->kind, less(ns[w->cause], told), bound[w->cause], w->remedy, "The main thread %s for %.1f %% of step time",
-        w->what, percent(l, less(ns[w->cause], told)));
+    uint64_t told = w->cause == OPGAP_CAUSE_STARTUP ? l->a->loader_making_ns
+                    : w->cause == OPGAP_CAUSE_SLEEP ? sleep
+                                                    : 0;
+    /* what of the bound the rest of the waits can win */
+    uint64_t most = w->cause == OPGAP_CAUSE_SLEEP ? less(bound[w->cause], sleep) : bound[w->cause];
+    add(l, w->kind, less(ns[w->cause], told), most, w->remedy, "%s %s for %.1f %% of step time",
+        w->cause == OPGAP_CAUSE_ALLOCATION ? subject(l, OPGAP_CAUSE_ALLOCATION) : "The main thread", w->what,
+        percent(l, less(ns[w->cause], told)));
   }
+  add(l, "other_thread_sleep", sleep, less(bound[OPGAP_CAUSE_SLEEP], less(ns[OPGAP_CAUSE_SLEEP], sleep)),
+      shorten_others_sleep,
+      "The main thread waits for a lock, or for something else, of a thread that sleeps meanwhile, for %.1f %% of step "
+      "time",
+      percent(l, sleep));
   add_files(l, ns[OPGAP_CAUSE_FILE_IO], bound[OPGAP_CAUSE_FILE_IO]);
 }
 
@@ -825,6 +874,7 @@ void bottlenecks_finish(struct analysis *a)
     l.work = less(l.work, l.s->breakdown.wait_ns[c]);
   l.use = cpu_use(a);
   l.around = breakdown_around(a, steps_process(a), l.s->steps.skipped);
+  a->others_sleep = others_share(&l, OPGAP_CAUSE_SLEEP);
   if (l.s->has_gpu && l.s->gpu_count > 0)
     add_gpu(&l);
   else

@@ -42,6 +42,7 @@ _Static_assert(STEP_NUMBERS < STEP_ENDS, "a byte tells which number of a step co
 struct wait {
   uint64_t start, end;
   enum opgap_cause cause;
+  bool others;        /* another thread's that was waited for */
   uint32_t causes;    /* of the whole wait that this is a piece of, bit (1 << cause) each */
   uint32_t refill_ns; /* of the cause, behind the whole wait; in its last piece of the cause */
 };
@@ -231,6 +232,7 @@ void breakdown_wait(struct analysis *a, unsigned process, uint64_t start, const 
                 (struct wait){.start = start,
                               .end = start + row->ns,
                               .cause = (enum opgap_cause)cause,
+                              .others = row->key.process != UINT32_MAX || row->key.thread != 0,
                               .causes = all,
                               .refill_ns = last[cause] == i ? refill(ns[cause]) : 0});
     start += row->ns;
@@ -344,7 +346,7 @@ static void add_code_around(const struct breakdown_process *b, size_t first, uin
       around->code_ns[c] += end - start - waited;
 }
 
-/* Tails and refills.  A refill belongs to the step that its wait, or __next__, ended in. */
+/* Tails, refills, and what other threads did.  A refill belongs to the step that its wait, or __next__, ended in. */
 static void sum_behind(const struct breakdown_process *b, uint64_t start, uint64_t end, struct around *around)
 {
   uint64_t at = start; /* time before it is done */
@@ -355,6 +357,7 @@ static void sum_behind(const struct breakdown_process *b, uint64_t start, uint64
     uint64_t from = wait->start > at ? wait->start : at, to = wait->end < end ? wait->end : end;
     if (to <= from)
       continue;
+    around->others_ns[wait->cause] += wait->others ? to - from : 0;
     for (unsigned c = 0; wait->cause == OPGAP_CAUSE_RUN_QUEUE && c < OPGAP_CAUSE_COUNT; c++)
       if (wait->causes & 1u << c)
         around->tail_ns[c] += to - from;
@@ -503,6 +506,7 @@ static void add_step(struct step_classes *sum, const struct step_classes *step)
     sum->around.code_ns[c] += step->around.code_ns[c];
     sum->around.refill_ns[c] += step->around.refill_ns[c];
     sum->around.tail_ns[c] += step->around.tail_ns[c];
+    sum->around.others_ns[c] += step->around.others_ns[c];
   }
   sum->exposed_collective_ns += step->exposed_collective_ns;
   sum->collective_ns += step->collective_ns;

@@ -513,7 +513,8 @@ struct analysis {
   const char *loader_kind, *loader_remedy, *loader_cpus;
   double loader_starved;
   uint64_t loader_making_ns; /* the main thread's waits for workers to start outside of __next__, told with these */
-  double on_cpu; /* of the main thread's time in steps, in no wait, which part it had a CPU for; without a GPU */
+  double others_sleep; /* of the main thread's waits for a sleep in steps, which part for that of another thread */
+  double on_cpu;       /* of the main thread's time in steps, in no wait, which part it had a CPU for; without a GPU */
   uint64_t start_ns, end_ns;         /* of the trace */
   uint64_t origin_ns, bucket_ns;     /* start and length of the first part of what is summed over time */
   uint64_t window_start, window_end; /* records that ended in (start, end] are summed */
@@ -769,7 +770,7 @@ void loader_finish(struct analysis *a);
 /* bottlenecks.c: also sets loader_kind and what follows it, which verdict_finish reads */
 void bottlenecks_finish(struct analysis *a);
 /* Against waits of the main thread for a cause, of files: for those that are written.  NULL: there is none. */
-const char *bottlenecks_wait_remedy(enum opgap_cause cause);
+const char *bottlenecks_wait_remedy(const struct analysis *a, enum opgap_cause cause);
 
 /* blame.c: explains [start, end) of thread t as a part of a gap of thread `own` */
 void blame_thread(struct analysis *a, const struct thread *own, struct thread *t, uint64_t start, uint64_t end,
@@ -832,6 +833,7 @@ struct around {
   /* What the work behind a wait takes longer because others used the caches meanwhile: as long as the wait, as what it
    * cost to put something else there, and no longer than filling the caches takes.  DATA_LOADING: behind a __next__. */
   uint64_t refill_ns[OPGAP_CAUSE_COUNT];
+  uint64_t others_ns[OPGAP_CAUSE_COUNT]; /* of the waits, what another thread did that was waited for */
 };
 /* Of the steps in the window but the first `skip`, after breakdown_finish. */
 struct around breakdown_around(struct analysis *a, unsigned process, size_t skip);

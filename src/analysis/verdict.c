@@ -105,8 +105,10 @@ static uint64_t wait_total(const struct analysis *a, enum opgap_cause *largest)
 }
 
 /* As evidence: a wait's cause is the name of what another thread did meanwhile. */
-static const char *wait_name(int cause)
+static const char *wait_name(const struct analysis *a, int cause)
 {
+  if (cause == OPGAP_CAUSE_SLEEP && a->others_sleep >= 0.5)
+    return "waiting for a thread that sleeps";
   return cause == OPGAP_CAUSE_PYTHON     ? "waiting for code of another thread"
          : cause == OPGAP_CAUSE_DISPATCH ? "waiting for ops of another thread"
          : cause == OPGAP_CAUSE_UNKNOWN  ? "waiting, cause unknown"
@@ -230,14 +232,15 @@ static void remedies_wait(struct draft *d, enum opgap_cause cause)
 {
   bool plain = cause == OPGAP_CAUSE_SLEEP || cause == OPGAP_CAUSE_CHILD || cause == OPGAP_CAUSE_LOCK ||
                cause == OPGAP_CAUSE_FILE_IO || cause == OPGAP_CAUSE_GIL;
-  remedy(d, bottlenecks_wait_remedy(plain ? cause : OPGAP_CAUSE_SYNCHRONISATION));
+  remedy(d, bottlenecks_wait_remedy(d->a, plain ? cause : OPGAP_CAUSE_SYNCHRONISATION));
 }
 
 static void evidence_wait(struct draft *d, enum opgap_cause cause, double wait, uint64_t total)
 {
-  evidence(d, opgap_pool_printf(
-                  d->a->pool, "The main thread waited outside ops for %.1f %% of step time, most of it (%.1f %%): %s.",
-                  100 * wait, 100 * share(d->a->summary->breakdown.other_wait_ns[cause], total), wait_name(cause)));
+  evidence(d,
+           opgap_pool_printf(
+               d->a->pool, "The main thread waited outside ops for %.1f %% of step time, most of it (%.1f %%): %s.",
+               100 * wait, 100 * share(d->a->summary->breakdown.other_wait_ns[cause], total), wait_name(d->a, cause)));
 }
 
 /* One part of a list of shares; parts that would read 0.0 % are left out. */
@@ -261,7 +264,7 @@ static void evidence_classes(struct draft *d, uint64_t total)
     at = list_share(text, sizeof text, at, s->breakdown.class_ns[c], total, names[c]);
   for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
     waits += s->breakdown.other_wait_ns[c];
-    at = list_share(text, sizeof text, at, s->breakdown.other_wait_ns[c], total, wait_name(c));
+    at = list_share(text, sizeof text, at, s->breakdown.other_wait_ns[c], total, wait_name(d->a, c));
   }
   list_share(text, sizeof text, at, s->breakdown.class_ns[OPGAP_CLASS_OTHER] - waits, total, names[OPGAP_CLASS_OTHER]);
   evidence(d, opgap_pool_printf(d->a->pool, "%s.", text));
@@ -366,8 +369,8 @@ static void put_cpu_first(struct draft *d)
 /* A large bottleneck of another class than the verdict's gets its word, too. */
 static void remedies_besides(struct draft *d)
 {
-  static const char *const kinds[] = {"file_write", "run_queue", "oversubscription", "cgroup_limit", "sleep",
-                                      "lock",       "gil",       "child_process"};
+  static const char *const kinds[] = {"file_write", "run_queue", "oversubscription", "cgroup_limit",      "sleep",
+                                      "lock",       "gil",       "child_process",    "other_thread_sleep"};
   for (size_t i = 0; i < d->v->bottleneck_count; i++) {
     const struct opgap_sum_bottleneck *b = &d->v->bottlenecks[i];
     bool large = share(b->ns, d->v->step_ns) >= 0.2;

@@ -101,6 +101,41 @@ START_TEST(test_sleep_is_bounded_by_itself)
 }
 END_TEST
 
+/* CPython's lock is a semaphore: who gives it up has slept, from before the main thread waits until 1 ms before it goes
+ * on.  It is the holder's sleep, not the main thread's, which itself sleeps for 0.5 ms.  What the wait is for is known
+ * where another thread reads files, too. */
+START_TEST(test_sleep_and_files_of_another_thread)
+{
+  unsigned holder = fake_thread(p, 101, "holder");
+  for (uint64_t i = 0; i < STEPS; i++) {
+    step_begins(i);
+    fake_call(p, holder, 0, FAKE_SLEEP, step_us(i) + 1000, step_us(i) + 6100, 0, 0, 0);
+    fake_file_call(p, holder, 0, FAKE_WRITE, step_us(i) + 6100, step_us(i) + 7600, "/d/log", 7000);
+    fake_call(p, holder, 0, FAKE_SEM_POST, step_us(i) + 7600, step_us(i) + 7600, 0xabc, 0, 0);
+    fake_call(p, t, 0, FAKE_SEM_WAIT, step_us(i) + 2100, step_us(i) + 8600, 0xabc, 0, 0);
+    fake_call(p, t, 0, FAKE_SLEEP, step_us(i) + 8700, step_us(i) + 9200, 0, 0, 0);
+    step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  const struct opgap_sum_bottleneck *other = bottleneck(s, "other_thread_sleep"), *own = bottleneck(s, "sleep");
+  assert_first(s, "other_thread_sleep");
+  ck_assert_uint_eq(other->ns, COUNTED * 4 * MS);
+  ck_assert_uint_eq(own->ns, COUNTED * 500 * US);
+  /* with the tail of 1 ms, and caches refilled behind each of the two waits */
+  ck_assert_uint_eq(other->at_most_ns, COUNTED * (4000 + 1000 + 1000 + 500) * US);
+  ck_assert_uint_eq(own->at_most_ns, COUNTED * (500 + 1000 + 1000 + 500) * US);
+  ck_assert_str_eq(other->text, "The main thread waits for a lock, or for something else, of a thread that sleeps "
+                                "meanwhile, for 40.0 % of step time");
+  ck_assert_str_eq(own->text, "The main thread sleeps for 5.0 % of step time");
+  ck_assert_str_eq(bottleneck(s, "file_write")->text,
+                   "A thread that the main thread waits for is in calls on files for "
+                   "15.0 % of step time, mostly writing and syncing");
+  ck_assert_str_eq(s->verdict.remedies[0], other->remedy);
+  ck_assert_ptr_nonnull(strstr(s->verdict.evidence[1], "(45.0 %): waiting for a thread that sleeps."));
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* The time from the unlock until the waiter runs goes with the lock.  Nobody knows what its holder ran meanwhile, so
  * all work may have been slower for it. */
 START_TEST(test_lock_bound_without_samples)
@@ -1884,6 +1919,7 @@ int main(void)
   TCase *tests = tcase_create("why");
   tcase_add_checked_fixture(tests, setup, NULL);
   tcase_add_test(tests, test_sleep_is_bounded_by_itself);
+  tcase_add_test(tests, test_sleep_and_files_of_another_thread);
   tcase_add_test(tests, test_lock_bound_without_samples);
   tcase_add_test(tests, test_lock_bound_holds_what_others_ran);
   tcase_add_test(tests, test_lock_bound_outside_of_samples);
