@@ -14,6 +14,7 @@
  * the straggler exceeds the median of the others by most. */
 #include "analysis/ranks.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -417,6 +418,11 @@ static size_t straggler(const struct opgap_sum_ranks *sum)
       most = r;
   }
   return sum->collectives >= COLLECTIVES_LEAST && sum->rows[most].caused_ns > all / 2 ? most : SIZE_MAX;
+}
+
+void opgap_rank_name(char *text, size_t size, const struct opgap_sum_rank *rank)
+{
+  snprintf(text, size, "%s %d", rank->rank < 0 ? "pid" : "rank", rank->rank < 0 ? rank->pid : rank->rank);
 }
 
 void opgap_ranks_compare(struct opgap_sum_ranks *sum)

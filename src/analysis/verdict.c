@@ -665,17 +665,19 @@ void opgap_verdict_straggler(struct opgap_summary *s)
     return;
   s->ranks.told = true;
   const struct opgap_sum_rank *late = &ranks->rows[ranks->straggler];
+  char name[32];
+  opgap_rank_name(name, sizeof name, late);
   v->evidence = put_first(
       s->pool, v->evidence, &v->evidence_count,
       opgap_pool_printf(s->pool,
-                        "%.1f %% of the time in collectives is waiting for the last rank; rank %d is the last in %llu "
+                        "%.1f %% of the time in collectives is waiting for the last rank; %s is the last in %llu "
                         "of %llu%s%s.",
-                        100 * share(waited, collective), late->rank, (unsigned long long)late->last,
+                        100 * share(waited, collective), name, (unsigned long long)late->last,
                         (unsigned long long)ranks->collectives,
                         ranks->straggler_part[0] ? ", and has more than the others of: " : "", ranks->straggler_part));
   v->remedies =
       put_first(s->pool, v->remedies, &v->remedy_count,
-                opgap_pool_printf(s->pool, "Make rank %d as fast as the others (it is late by %.3f ms a step: %s).",
-                                  late->rank, (double)ranks->straggler_extra_ns / 1e6,
+                opgap_pool_printf(s->pool, "Make %s as fast as the others (it is late by %.3f ms a step: %s).", name,
+                                  (double)ranks->straggler_extra_ns / 1e6,
                                   ranks->straggler_part[0] ? ranks->straggler_part : "cause unknown"));
 }

@@ -1,6 +1,7 @@
 /* The table of ranks, and the sentence about the one that the others wait for. */
 #include <stdio.h>
 
+#include "analysis/ranks.h"
 #include "output/sections.h"
 
 static bool several_hosts(const struct opgap_sum_ranks *ranks)
@@ -60,14 +61,15 @@ size_t section_ranks(struct table *table, const struct opgap_summary *s, const s
 
 void section_straggler(char *text, size_t size, const struct opgap_sum_ranks *ranks)
 {
-  char extra[32], caused[32];
+  char extra[32], caused[32], name[32];
   if (ranks->straggler == SIZE_MAX) {
     snprintf(text, size, "no rank stands out: none causes more than half of the waiting");
     return;
   }
   const struct opgap_sum_rank *row = &ranks->rows[ranks->straggler];
   text_time(caused, sizeof caused, row->caused_ns);
-  int at = snprintf(text, size, "rank %d came last to %llu of %llu collectives; the others waited %s for it", row->rank,
+  opgap_rank_name(name, sizeof name, row);
+  int at = snprintf(text, size, "%s came last to %llu of %llu collectives; the others waited %s for it", name,
                     (unsigned long long)row->last, (unsigned long long)ranks->collectives, caused);
   if (ranks->straggler_part[0] && at > 0 && (size_t)at < size) {
     text_time(extra, sizeof extra, ranks->straggler_extra_ns);

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/ranks.h"
 #include "fake_source.h"
+#include "output/sections.h"
 #include "suite.h"
 
 #define STEPS 10u
@@ -65,6 +67,29 @@ START_TEST(test_waits_and_straggler)
   ck_assert_str_eq(r->straggler_part, "sleep");
   ck_assert_uint_eq(r->straggler_extra_ns, 4000000);
   ck_assert_ptr_nonnull(strstr(r->straggler_detail, "nanosleep"));
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* A program that gives ranks by itself, without RANK in its environment: which process has which is not known, and the
+ * sentences name processes. */
+START_TEST(test_straggler_of_unknown_rank)
+{
+  char text[512];
+  fake_reset();
+  unsigned early = rank_process(0, "a"), late = rank_process(1, "a");
+  fake_info(late)->rank = fake_info(early)->rank = -1;
+  train(late, 1000, 1000, 8000, 9900);
+  train(early, 1000, 0, 1000, 9900);
+  struct opgap_summary *s = analyse();
+  section_straggler(text, sizeof text, &s->ranks);
+  ck_assert_str_eq(text, "pid 101 came last to 9 of 9 collectives; the others waited 63.000ms for it; a step of it has "
+                         "1.000ms more of: sleep (nanosleep)");
+  s->verdict.bound_by = OPGAP_BOUND_COMMUNICATION; /* here the main thread waits for no collective */
+  opgap_verdict_straggler(s);
+  ck_assert_str_eq(s->verdict.remedies[0],
+                   "Make pid 101 as fast as the others (it is late by 1.000 ms a step: sleep).");
+  ck_assert_ptr_nonnull(strstr(s->verdict.evidence[0], "; pid 101 is the last in 9 of 9"));
   opgap_summary_free(s);
 }
 END_TEST
@@ -183,6 +208,7 @@ int main(void)
   Suite *suite = suite_create("ranks");
   TCase *cases = tcase_create("ranks");
   tcase_add_test(cases, test_waits_and_straggler);
+  tcase_add_test(cases, test_straggler_of_unknown_rank);
   tcase_add_test(cases, test_no_straggler_when_they_take_turns);
   tcase_add_test(cases, test_clocks_of_hosts);
   tcase_add_test(cases, test_groups_do_not_match);

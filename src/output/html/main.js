@@ -384,7 +384,7 @@
     if (ranks.length > 0) {
       const s = r.ranks.straggler;
       parts.push(note(s === null ? "No rank causes more than half of the waiting."
-        : `Rank ${s.rank ?? "?"} (pid ${s.pid}) makes the others wait` + (s.part ? `: ${time(s.extra_ns)} more a step in ${s.part}` +
+        : `${s.rank === null ? `The process with pid ${s.pid}` : `Rank ${s.rank} (pid ${s.pid})`} makes the others wait` + (s.part ? `: ${time(s.extra_ns)} more a step in ${s.part}` +
           (s.detail ? ` (${s.detail})` : "") : "") + "."));
       parts.push(opgap.table({ id: "table-ranks", label: "Ranks", rows: ranks, sort: 0, ascending: true, columns: [
         text("Rank", "rank", { number: true }), text("pid", "pid", { number: true }), nameOf("Host", "host"), countOf("Steps", "steps"),
