@@ -519,12 +519,31 @@ static struct opgap_sum_cause *gap_causes(struct analysis *a, const struct gap *
 }
 
 /* Gaps count where the work is: in trainers, or in every process that is no helper. */
+static bool counts_gaps(enum opgap_role role, bool asked_for)
+{
+  return asked_for || role == OPGAP_ROLE_TRAINER || role == OPGAP_ROLE_PROGRAM;
+}
+
 bool gaps_of(const struct analysis *a, unsigned process)
 {
   const struct process *p = &a->processes[process];
   if (!p->included)
     return false;
-  return a->options.process != NULL || p->role == OPGAP_ROLE_TRAINER || p->role == OPGAP_ROLE_PROGRAM;
+  return counts_gaps(p->role, a->options.process != NULL);
+}
+
+size_t opgap_gap_processes(const struct opgap_summary *s, uint64_t *lived_ns)
+{
+  size_t count = 0;
+  *lived_ns = 0;
+  for (size_t i = 0; i < s->process_count; i++) {
+    const struct opgap_sum_process *p = &s->processes[i];
+    if (!counts_gaps(p->role, s->process_filter[0] != 0))
+      continue;
+    count++;
+    *lived_ns += p->end_ns > p->start_ns ? p->end_ns - p->start_ns : 0;
+  }
+  return count;
 }
 
 static void list_thread_gap(struct analysis *a, const struct gap *gap, struct opgap_sum_thread_gap *row)

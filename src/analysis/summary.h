@@ -602,6 +602,9 @@ struct opgap_summary {
 
 void opgap_summary_free(struct opgap_summary *summary);
 
+/* How many processes the idle gaps of main threads are of, and how long these lived, all together. */
+size_t opgap_gap_processes(const struct opgap_summary *summary, uint64_t *lived_ns);
+
 /* The process of the steps: of those with its pid (exec leaves the pid as it is), the last that began before them.
  * Without steps the first process, or what it became by exec; NULL without processes. */
 const struct opgap_sum_process *opgap_step_process(const struct opgap_summary *summary);

@@ -270,16 +270,25 @@ static void evidence_classes(struct draft *d, uint64_t total)
   evidence(d, opgap_pool_printf(d->a->pool, "%s.", text));
 }
 
+/* The subject of a sentence about gaps, which are those of all processes that do the work. */
+static const char *gaps_subject(const struct draft *d)
+{
+  uint64_t lived;
+  size_t count = opgap_gap_processes(d->a->summary, &lived);
+  return count > 1 ? opgap_pool_printf(d->a->pool, "The main threads of %zu processes were", count)
+                   : "The main thread was";
+}
+
 static void evidence_gaps(struct draft *d)
 {
   const struct opgap_sum_gaps *gaps = &d->a->summary->gaps;
   if (gaps->thread_cause_count == 0)
     return;
   const struct opgap_sum_cause *top = &gaps->thread_by_cause[0];
-  evidence(d, opgap_pool_printf(
-                  d->a->pool, "The main thread was idle %zu times, %.3f s in all; most of it (%.1f %%): %s%s%s.",
-                  gaps->thread_count, (double)gaps->thread_ns / 1e9, 100 * share(top->ns, gaps->thread_ns),
-                  opgap_cause_name(top->cause), top->detail[0] ? ", " : "", top->detail));
+  evidence(d, opgap_pool_printf(d->a->pool, "%s idle %zu times, %.3f s in all; most of it (%.1f %%): %s%s%s.",
+                                gaps_subject(d), gaps->thread_count, (double)gaps->thread_ns / 1e9,
+                                100 * share(top->ns, gaps->thread_ns), opgap_cause_name(top->cause),
+                                top->detail[0] ? ", " : "", top->detail));
 }
 
 /* Self time as the table of hot ops shows it: of ops and ranges on the CPU, or of all work on the GPU. */
@@ -594,18 +603,21 @@ static void evidence_start_up(struct draft *d)
 static void judge_waits(struct draft *d)
 {
   const struct opgap_summary *s = d->a->summary;
-  double idle = share(s->gaps.thread_ns, s->duration_ns);
+  uint64_t lived;
+  size_t processes = opgap_gap_processes(s, &lived);
+  double idle = share(s->gaps.thread_ns, processes > 1 ? lived : s->duration_ns);
   uint64_t files = cause_total(s->gaps.thread_by_cause, s->gaps.thread_cause_count, OPGAP_CAUSE_FILE_IO);
   uint64_t code = cause_total(s->gaps.thread_by_cause, s->gaps.thread_cause_count, OPGAP_CAUSE_PYTHON);
   if (idle < 0.2 || share(files, s->gaps.thread_ns) < 0.05 || share(files + code, s->gaps.thread_ns) < 0.5)
     return;
   d->v->bound_by = OPGAP_BOUND_DATA_LOADING;
   d->v->confidence = "low";
-  evidence(
-      d, opgap_pool_printf(d->a->pool,
-                           "The main thread was idle %.1f %% of the run; %.1f %% of that went to files, %.1f %% to the "
-                           "code of the threads that it waited for.",
-                           100 * idle, 100 * share(files, s->gaps.thread_ns), 100 * share(code, s->gaps.thread_ns)));
+  evidence(d, opgap_pool_printf(d->a->pool,
+                                "%s idle %.1f %% of %s; %.1f %% of that went to files, %.1f %% to the "
+                                "code of the threads that %s waited for.",
+                                gaps_subject(d), 100 * idle, processes > 1 ? "their time" : "the run",
+                                100 * share(files, s->gaps.thread_ns), 100 * share(code, s->gaps.thread_ns),
+                                processes > 1 ? "they" : "it"));
   remedy(d, "Prepare data further ahead: more loader threads or processes, a longer queue.");
   remedy(d, "Read fewer, larger files, or keep them on a faster disk or in memory.");
 }

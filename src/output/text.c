@@ -378,9 +378,13 @@ static void thread_gaps(const struct page *p)
 {
   const struct opgap_sum_gaps *g = &p->s->gaps;
   struct table table;
-  char title[96], sum[32], least[32];
+  char title[128], whose[64] = "", sum[32], least[32];
+  uint64_t lived;
+  size_t processes = opgap_gap_processes(p->s, &lived);
   text_time(least, sizeof least, g->thread_min_ns);
-  snprintf(title, sizeof title, "Idle gaps of the main thread (blocked for at least %s)", least);
+  if (processes > 1)
+    snprintf(whose, sizeof whose, "s of %zu processes", processes);
+  snprintf(title, sizeof title, "Idle gaps of the main thread%s (blocked for at least %s)", whose, least);
   heading(p, title);
   if (g->thread_count == 0) {
     say(p, "none");

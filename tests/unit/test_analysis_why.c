@@ -269,6 +269,29 @@ START_TEST(test_poll_beside_a_child_that_starts)
 }
 END_TEST
 
+/* Idle time is a sum over main threads: two programs that read for 600 of 1000 ms each are not idle for 1200 of them.
+ */
+START_TEST(test_main_threads_of_two_programs)
+{
+  unsigned second = fake_process(200, 1, "/usr/bin/second"), its = fake_thread(second, 200, "second");
+  fake_info(second)->end_ns = fake_info(p)->end_ns;
+  fake_file_call(p, t, 0, FAKE_READ, 100000, 700000, "/d/x", 1);
+  fake_file_call(second, its, 0, FAKE_READ, 100000, 700000, "/d/y", 1);
+  struct opgap_summary *s = fake_analyse(NULL);
+  uint64_t lived, each = fake_info(p)->end_ns - fake_info(p)->start_ns;
+  char text[128];
+  ck_assert_uint_eq(opgap_gap_processes(s, &lived), 2);
+  ck_assert_uint_eq(lived, 2 * each);
+  ck_assert_uint_eq(s->verdict.evidence_count, 3);
+  snprintf(text, sizeof text, "The main threads of 2 processes were idle %.1f %% of their time; ",
+           100 * 600e6 / (double)each);
+  ck_assert_ptr_nonnull(strstr(s->verdict.evidence[1], text));
+  ck_assert_str_eq(s->verdict.evidence[2], "The main threads of 2 processes were idle 2 times, 1.200 s in all; most of "
+                                           "it (100.0 %): file I/O, reading files.");
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* The program that will read what is written is started by a shell 6 of 7 ms later: that is a wait for a child process,
  * which is named.  What it does before it reads is its own. */
 START_TEST(test_write_waits_for_a_program_to_begin)
@@ -1920,6 +1943,7 @@ int main(void)
   tcase_add_checked_fixture(tests, setup, NULL);
   tcase_add_test(tests, test_sleep_is_bounded_by_itself);
   tcase_add_test(tests, test_sleep_and_files_of_another_thread);
+  tcase_add_test(tests, test_main_threads_of_two_programs);
   tcase_add_test(tests, test_lock_bound_without_samples);
   tcase_add_test(tests, test_lock_bound_holds_what_others_ran);
   tcase_add_test(tests, test_lock_bound_outside_of_samples);
