@@ -385,7 +385,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s compute (decode, augment, collate%s) "
         "for %.1f %% of their busy time, %.1f ms a batch%s",
         part, n, n == 1 ? "" : "s", 2 * w.child > compute ? "; mostly in child processes" : "",
-        100 * share(compute, w.busy), batch / 1e6, ready);
+        100 * share(compute, w.busy), share(compute, w.batches) / 1e6, ready);
   }
 }
 
