@@ -43,8 +43,12 @@ static void evidence(struct draft *d, const char *text)
     d->v->evidence[d->v->evidence_count++] = text;
 }
 
+/* Once: nor what an earlier one says among other things. */
 static void remedy(struct draft *d, const char *text)
 {
+  for (size_t i = 0; i < d->v->remedy_count; i++)
+    if (strstr(d->v->remedies[i], text) != NULL)
+      return;
   if (d->v->remedy_count < SENTENCES)
     d->v->remedies[d->v->remedy_count++] = text;
 }
@@ -383,8 +387,7 @@ static void remedies_besides(struct draft *d)
   for (size_t i = 0; i < d->v->bottleneck_count; i++) {
     const struct opgap_sum_bottleneck *b = &d->v->bottlenecks[i];
     bool large = share(b->ns, d->v->step_ns) >= 0.2;
-    if (large && is_among(b->kind, kinds, sizeof kinds / sizeof *kinds) &&
-        !is_among(b->remedy, d->v->remedies, d->v->remedy_count))
+    if (large && is_among(b->kind, kinds, sizeof kinds / sizeof *kinds))
       remedy(d, b->remedy);
   }
 }

@@ -1189,9 +1189,9 @@ START_TEST(test_slow_decode_on_a_busy_machine)
   struct opgap_summary *s = fake_analyse(NULL);
   assert_loader(s, "slow_decode");
   ck_assert_uint_eq(s->loader.worker[0].queue_ns, STEPS * 62 * MS);
-  ck_assert_ptr_nonnull(
-      strstr(bottleneck(s, "slow_decode")->text, " for 22.5 % of their busy time, 18.0 ms a batch; for 77.5 % of their "
-                                                 "busy time the workers wait for a CPU: other"));
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "slow_decode")->text,
+                               " for 22.5 % of their busy time, 18.0 ms a batch; for 77.5 % of their "
+                               "busy time the workers wait for a CPU: other"));
   ck_assert_str_eq(bottleneck(s, "slow_decode")->remedy,
                    "Stop other programs on this machine, or reserve CPUs for this one. Until then, no more workers "
                    "than CPUs are free. Then: Prepare the data once ahead of training, use a faster decoder, or "
@@ -1201,6 +1201,35 @@ START_TEST(test_slow_decode_on_a_busy_machine)
   ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "Stop other programs on this machine"));
   ck_assert_str_eq(s->verdict.remedies[1],
                    "Prepare the data once ahead of training, use a faster decoder, or augment on the GPU.");
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* The main thread has no CPU either: of two rows with one remedy the verdict says it once, with what the first adds. */
+START_TEST(test_remedies_are_told_once)
+{
+  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 50000, COMPUTES, 0};
+  struct rates worker = {18, 62, 0}, main_thread = {10, 50, 0};
+  make_worker(200, &plan);
+  sample_all(1, 200, 120, &worker);
+  sample_all(p, 100, 120, &main_thread);
+  for (unsigned i = 0; i < STEPS; i++) {
+    uint64_t at = batch_us(i);
+    fake_user_op(p, t, 0, at, at + 50000, NEXT);
+    fake_file_call(p, t, 1, FAKE_READ, at + 100, at + 110, result_pipe, 64);
+    fake_op(p, t, 0, at + 50000, at + 99000, "autograd::engine::evaluate_function: AddBackward0", 0, 0);
+    fake_user_op(p, t, 0, at + 99000, at + 100000, "Optimizer.step#SGD.step");
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  unsigned told = 0;
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_DATA_LOADING);
+  ck_assert_uint_ge(bottleneck(s, "run_queue")->ns, s->verdict.step_ns / 5);
+  ck_assert_str_eq(bottleneck(s, "run_queue")->remedy,
+                   "Stop other programs on this machine, or reserve CPUs for this one.");
+  for (size_t i = 0; i < s->verdict.remedy_count; i++)
+    told += strstr(s->verdict.remedies[i], bottleneck(s, "run_queue")->remedy) != NULL;
+  ck_assert_uint_eq(told, 1);
+  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "Until then, no more workers than CPUs are free."));
   opgap_summary_free(s);
 }
 END_TEST
@@ -1983,6 +2012,7 @@ int main(void)
   tcase_add_test(tests, test_no_workers);
   tcase_add_test(tests, test_no_workers_on_a_busy_machine);
   tcase_add_test(tests, test_slow_decode_on_a_busy_machine);
+  tcase_add_test(tests, test_remedies_are_told_once);
   tcase_add_test(tests, test_no_workers_names_the_file_of_its_batches);
   tcase_add_test(tests, test_share_bound_and_steps);
   tcase_add_test(tests, test_ready_batches);
