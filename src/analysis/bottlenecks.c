@@ -601,6 +601,9 @@ static const char *mapped_words(const struct list *l)
                                  (unsigned long long)p->mapped_bytes);
 }
 
+/* Below it a figure would be printed as 0.0: of steps in which the scheduler was hardly sampled. */
+#define LEAST_WANTED 0.05
+
 /* Without a CPU, its own or that of a thread that it waits for: because its cgroup's time is used up, the run has too
  * many threads, or others use them. */
 static void add_no_cpu(struct list *l, uint64_t queue, uint64_t throttled, uint64_t bound)
@@ -619,9 +622,14 @@ static void add_no_cpu(struct list *l, uint64_t queue, uint64_t throttled, uint6
         percent(l, queue), cpus, have);
   else
     add(l, "run_queue", queue, bound, FREE_CPUS,
-        "The main thread, or a thread that it waits for, has no free CPU for ~%.1f %% of step time, though this run "
-        "wants only ~%.1f of %u CPUs: other programs use them",
-        percent(l, queue), cpus, have);
+        "The main thread, or a thread that it waits for, has no free CPU for ~%.1f %% of step time%s",
+        percent(l, queue),
+        cpus < LEAST_WANTED
+            ? "; how many this run wants is not known, its steps hold too few of the scheduler's samples"
+            : opgap_pool_printf(l->a->pool,
+                                ", though this run would use only ~%.1f of %u CPUs if they were free: "
+                                "other programs use them",
+                                cpus, have));
 }
 
 /* Time without a CPU, and off the CPU in no hooked call; returns what of it is the main thread's own outside of hooked

@@ -1677,6 +1677,25 @@ START_TEST(test_run_queue)
 }
 END_TEST
 
+/* All steps lie between two samples: that the main thread had no CPU is known, what the run wants is not. */
+START_TEST(test_steps_between_two_samples)
+{
+  struct rates rates = {25, 75, 0};
+  unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+  for (uint64_t i = 0; i < 3; i++)
+    sample(stream, 100, i, &rates);
+  for (uint64_t i = 0; i < STEPS; i++)
+    fake_step(p, t, 60000 + 2000 * i);
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_first(s, "run_queue");
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "run_queue")->text,
+                               " % of step time; how many this run wants is not known, its steps hold too few of the "
+                               "scheduler's samples"));
+  ck_assert_ptr_null(strstr(bottleneck(s, "run_queue")->text, "0.0"));
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* Ops that had the CPU for a quarter of their time do not hold the run back: the wait for the CPU is told first. */
 START_TEST(test_ops_without_a_cpu)
 {
@@ -1737,7 +1756,9 @@ START_TEST(test_others_have_the_cpus)
   struct rates all = {10, 70, 0};
   struct opgap_summary *s = sampled_run(&all, &all, 20);
   assert_first(s, "run_queue");
-  ck_assert_ptr_nonnull(strstr(bottleneck(s, "run_queue")->text, "this run wants only ~1.7 of 2 CPUs"));
+  ck_assert_ptr_nonnull(
+      strstr(bottleneck(s, "run_queue")->text,
+             "though this run would use only ~1.7 of 2 CPUs if they were free: other programs use them"));
   opgap_summary_free(s);
 }
 END_TEST
@@ -2029,6 +2050,7 @@ int main(void)
   tcase_add_test(tests, test_gil_in_steps);
   tcase_add_test(tests, test_collectives_in_steps);
   tcase_add_test(tests, test_run_queue);
+  tcase_add_test(tests, test_steps_between_two_samples);
   tcase_add_test(tests, test_ops_without_a_cpu);
   tcase_add_test(tests, test_mostly_start_up);
   tcase_add_test(tests, test_oversubscription);
