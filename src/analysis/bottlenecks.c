@@ -704,6 +704,15 @@ static double add_faults(struct list *l, double on_cpu, uint64_t work)
   return kernel;
 }
 
+/* Of the time of work, which part of step time it is on a CPU for, where that is less. */
+static const char *on_cpu_words(const struct list *l, uint64_t ns, double on_cpu)
+{
+  double part = percent(l, ns);
+  if (part - part * on_cpu < 0.05)
+    return "";
+  return opgap_pool_printf(l->a->pool, " (on a CPU for ~%.1f %% of step time)", part * on_cpu);
+}
+
 static void add_cpu_work(struct list *l)
 {
   const struct opgap_sum_breakdown *b = &l->s->breakdown;
@@ -714,6 +723,9 @@ static void add_cpu_work(struct list *l)
   uint64_t work = in_ops + code, off = add_off_cpu(l, less(l->total, waited)), mean = verdict_mean_op(l->s);
   double on_cpu = l->a->on_cpu = 1 - share(at_most(off, l->work), l->work),
          kernel = add_faults(l, (double)work * on_cpu, work);
+  const char *ops_on_cpu = on_cpu_words(l, in_ops, on_cpu * (1 - kernel)),
+             *code_on_cpu = on_cpu_words(l, code, on_cpu * (1 - kernel));
+  double ops_part = percent(l, in_ops), code_part = percent(l, code);
   in_ops = (uint64_t)((double)in_ops * on_cpu * (1 - kernel));
   /* with its waits for a CPU, and the caches that it used are refilled behind it, which takes no longer than it did */
   uint64_t code_bound = at_most(2 * code, work);
@@ -721,17 +733,17 @@ static void add_cpu_work(struct list *l)
   if (mean > 0 && mean < 20000)
     add(l, "dispatch", in_ops, work,
         "Fewer, larger ops: a larger batch, torch.compile(model), fused optimizers (fused=True or foreach=True).",
-        "Framework ops take %.1f %% of step time and only %.1f us each: most of it is dispatch", percent(l, in_ops),
+        "Framework ops take %.1f %% of step time%s and only %.1f us each: most of it is dispatch", ops_part, ops_on_cpu,
         (double)mean / 1e3);
   else
     add(l, "compute", in_ops, OPGAP_UNKNOWN,
         "The ops are the work itself: lower precision, torch.compile(model), all CPU cores, a faster device.",
-        "Framework ops take %.1f %% of step time, %.1f us each", percent(l, in_ops), (double)mean / 1e3);
+        "Framework ops take %.1f %% of step time, %.1f us each%s", ops_part, (double)mean / 1e3, ops_on_cpu);
   add(l, mean > 0 ? "python" : "own_code", code, mean > 0 ? code_bound : OPGAP_UNKNOWN,
       mean > 0 ? "Move Python work, logging and .item() calls out of the step."
                : "Look at the code of the step with a sampling profiler (perf).",
-      "The program's own code takes %.1f %% of step time%s", percent(l, code),
-      mean > 0 ? ", between framework ops" : "");
+      "The program's own code takes %.1f %% of step time%s%s", code_part, mean > 0 ? ", between framework ops" : "",
+      code_on_cpu);
 }
 
 /* ---- with a GPU ---- */

@@ -1710,6 +1710,13 @@ START_TEST(test_ops_without_a_cpu)
     ck_assert_str_eq(s->verdict.confidence, "low"); /* 98 % or all of the step, a quarter of it on a CPU */
     ck_assert_ptr_nonnull(strstr(s->verdict.evidence[1], "has no free CPU for ~75.0 % of step time"));
     ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "Stop other programs"));
+    if (!small) { /* the share that the table of a step's time has, with the time of a call, which waits for a CPU, too
+                   */
+      const char *text = bottleneck(s, "compute")->text;
+      ck_assert_ptr_nonnull(strstr(text,
+                                   "Framework ops take 98.0 % of step time, 98000.0 us each (on a CPU for ~24.5 % "
+                                   "of step time)"));
+    }
     opgap_summary_free(s);
   }
 }
