@@ -82,12 +82,28 @@ static void add(struct list *l, const char *kind, uint64_t ns, uint64_t bound, c
   row->at_most_ns = bound == OPGAP_UNKNOWN ? bound : at_most(bound, l->total);
 }
 
-static unsigned cores(const struct list *l)
+/* Of the machine, or of the tracer's settings; "" where it was not recorded. */
+static const char *setting(const struct list *l, const char *key)
 {
   for (size_t i = 0; i < l->s->info_count; i++)
-    if (strcmp(l->s->info_keys[i], "cores") == 0)
-      return (unsigned)strtoul(l->s->info_values[i], NULL, 10);
-  return 0;
+    if (strcmp(l->s->info_keys[i], key) == 0)
+      return l->s->info_values[i];
+  return "";
+}
+
+static unsigned cores(const struct list *l)
+{
+  return (unsigned)strtoul(setting(l, "cores"), NULL, 10);
+}
+
+/* DataLoader(in_order=False) is there from PyTorch 2.6 on; of some builds the version is not known. */
+static const char *out_of_order(const struct list *l)
+{
+  const char *torch = setting(l, "torch");
+  unsigned major = 0, minor = 0;
+  if (sscanf(torch, "%u.%u", &major, &minor) != 2)
+    return ", or, with PyTorch 2.6 or newer, fetch out of order (in_order=False).";
+  return major > 2 || (major == 2 && minor >= 6) ? ", or fetch out of order (in_order=False)." : ".";
 }
 
 static struct cpu_use cpu_use(struct analysis *a)
@@ -335,9 +351,10 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
              awaited_share(&w, w.slowest->worker) >= 0.5) {
     double slow = awaited_share(&w, w.slowest->worker);
     add(l, "slow_worker", fetch_ns, bound,
-        "Give every worker the same work: spread what is slow over all of them (files, mounts, sizes by shard), or "
-        "fetch "
-        "out of order (in_order=False).",
+        opgap_pool_printf(l->a->pool,
+                          "Give every worker the same work: spread what is slow over all of them (files, mounts, sizes "
+                          "by shard)%s",
+                          out_of_order(l)),
         "Waiting for the DataLoader takes %.1f %% of step time; %.1f %% of that wait is for %s, which needs %.1f ms a "
         "batch where the others need %.1f ms%s",
         part, 100 * slow, w.slowest->label, w.slowest_batch / 1e6, w.other_batch / 1e6, ready);
