@@ -415,11 +415,42 @@ static bool worker_seen(const struct analysis *a)
   return false;
 }
 
+/* The setting that left the workers out, where there is one. */
+static const char *record_workers(const struct list *l)
+{
+  static const struct {
+    const char *key, *value, *remedy; /* value: NULL: any */
+  } reasons[] = {
+      {"OPGAP_CHILDREN", "none",
+       "Record the workers as well to see what they do: OPGAP_CHILDREN=none (--children none) leaves them out."},
+      {"OPGAP_CHILDREN", "fork",
+       "Record the workers as well to see what they do: OPGAP_CHILDREN=fork (--children fork) leaves those out that "
+       "are "
+       "programs of their own (spawn, forkserver)."},
+      {"OPGAP_SCHEDULE", NULL,
+       "Record the workers as well to see what they do: a --schedule that waits leaves them out, as they have no "
+       "steps."},
+      {"OPGAP_DELAY", NULL,
+       "Record the workers as well to see what they do: OPGAP_DELAY (--delay) leaves out what a process does before."},
+      {"OPGAP_DURATION", NULL,
+       "Record the workers as well to see what they do: OPGAP_DURATION (--duration) leaves out what a process does "
+       "later."},
+      {"OPGAP_CONTROL", NULL,
+       "Record the workers as well to see what they do: recording was off (OPGAP_CONTROL), begin it before they send a "
+       "batch."},
+  };
+  for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
+    const char *value = setting(l, reasons[i].key);
+    if (value[0] && (reasons[i].value == NULL || strcmp(value, reasons[i].value) == 0))
+      return reasons[i].remedy;
+  }
+  return "Record the workers as well to see what they do: the head of the report names processes that were not traced.";
+}
+
 static void add_unseen_workers(struct list *l, uint64_t fetch_ns)
 {
   add(l, "unseen_workers", fetch_ns,
-      fetch_ns + l->around.refill_ns[OPGAP_CAUSE_DATA_LOADING] + l->s->breakdown.queue_ns,
-      "Record the workers as well to see what they do: a --schedule that waits leaves them out, as they have no steps.",
+      fetch_ns + l->around.refill_ns[OPGAP_CAUSE_DATA_LOADING] + l->s->breakdown.queue_ns, record_workers(l),
       "Waiting for the DataLoader takes %.1f %% of step time; no batch of its workers was recorded",
       percent(l, fetch_ns));
 }

@@ -1153,14 +1153,29 @@ START_TEST(test_worker_not_recorded)
 }
 END_TEST
 
-/* A schedule left the workers out: they are there all the same. */
+/* A setting left the workers out: they are there all the same, and the remedy names it. */
 START_TEST(test_workers_not_recorded)
 {
-  fetch_all();
-  struct opgap_summary *s = fake_analyse(NULL);
-  assert_first(s, "unseen_workers");
-  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "Record the workers"));
-  opgap_summary_free(s);
+  static const struct {
+    const char *key, *value, *reason;
+  } cases[] = {{"OPGAP_SCHEDULE", "wait=5,active=4", "a --schedule that waits leaves them out, as they have no steps."},
+               {"OPGAP_CHILDREN", "none", "OPGAP_CHILDREN=none (--children none) leaves them out."},
+               {"OPGAP_CHILDREN", "fork",
+                "OPGAP_CHILDREN=fork (--children fork) leaves those out that are programs of their own (spawn, "
+                "forkserver)."},
+               {"OPGAP_CHILDREN", "all", "the head of the report names processes that were not traced."}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[256];
+    setup();
+    fake_setting(p, cases[i].key, cases[i].value);
+    fetch_all();
+    struct opgap_summary *s = fake_analyse(NULL);
+    assert_first(s, "unseen_workers");
+    snprintf(text, sizeof text, "Record the workers as well to see what they do: %s", cases[i].reason);
+    ck_assert_str_eq(bottleneck(s, "unseen_workers")->remedy, text);
+    ck_assert_str_eq(s->verdict.remedies[0], text);
+    opgap_summary_free(s);
+  }
 }
 END_TEST
 
