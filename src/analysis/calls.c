@@ -2,7 +2,8 @@
  *
  * A hook that is counted has COUNTER records with its totals so far on that thread; these contain the calls that also
  * have a record of their own.  Its time is what the recorded spans took, plus, for the rest, the average of the calls
- * that were timed.  A hook without COUNTER records is what its spans and points say. */
+ * that were timed, where these are enough and it fits into the time that the threads had.  A hook without COUNTER
+ * records is what its spans and points say. */
 #include "analysis/internal.h"
 #include "analysis/order.h"
 
@@ -68,6 +69,7 @@ struct call_sum {
   uint64_t calls, bytes, failed, time_ns;
   uint64_t events;
   uint64_t untimed, timed, timed_ns; /* untimed: calls without a time of their own */
+  uint64_t ran_ns;                   /* the threads that made these were on a CPU, at most */
 };
 struct call_merge {
   struct opgap_map index;
@@ -93,7 +95,8 @@ static uint64_t difference(const struct thread_hook *h, unsigned field)
   return h->last[field] > h->base[field] ? h->last[field] - h->base[field] : 0;
 }
 
-static void add_thread_hook(struct call_sum *row, const struct thread_hook *h)
+static void add_thread_hook(const struct analysis *a, struct call_sum *row, const struct thread *t,
+                            const struct thread_hook *h)
 {
   if (!h->counted) {
     row->calls += h->calls;
@@ -111,18 +114,25 @@ static void add_thread_hook(struct call_sum *row, const struct thread_hook *h)
   row->untimed += calls > h->spans ? calls - h->spans : 0;
   row->timed += difference(h, 3);
   row->timed_ns += difference(h, 4);
+  row->ran_ns += threads_ran_at_most(a, t, a->window_start, a->window_end);
 }
 
 /* Calls that were only counted took what the timed ones among them took on average.  One in 1024 is timed, but few of
- * those that are events (OPGAP_ALLOC=events): too few to speak for them. */
+ * those that are events (OPGAP_ALLOC=events): too few to speak for them.  Nor do fewer than LEAST_SAMPLES: one of them
+ * that waited for a CPU, or took a page fault, would stand for thousands that did not.  And calls that do not wait
+ * cannot have taken longer than their threads were on a CPU. */
 #define LEAST_TIMED 4096u
+#define LEAST_SAMPLES 16u
 static uint64_t time_of(const struct call_sum *row)
 {
   if (row->untimed == 0)
     return row->time_ns;
-  if (row->timed == 0 || row->untimed / row->timed >= LEAST_TIMED)
+  if (row->timed < LEAST_SAMPLES || row->untimed / row->timed >= LEAST_TIMED)
     return OPGAP_UNKNOWN;
-  return row->time_ns + (uint64_t)((double)row->timed_ns / (double)row->timed * (double)row->untimed);
+  double estimate = (double)row->timed_ns / (double)row->timed * (double)row->untimed;
+  if (!(row->flags & OPGAP_EVENT_BLOCKING) && estimate > (double)row->ran_ns)
+    return OPGAP_UNKNOWN;
+  return row->time_ns + (uint64_t)estimate;
 }
 
 void calls_finish(struct analysis *a)
@@ -134,7 +144,7 @@ void calls_finish(struct analysis *a)
     for (size_t k = 0; p->included && k < t->hooks.count; k++) {
       const struct hook *hook = &p->hooks[t->hooks.at[k].event];
       if (hook->name != 0)
-        add_thread_hook(merged_row(&m, hook, p->role), &t->hooks.at[k]);
+        add_thread_hook(a, merged_row(&m, hook, p->role), t, &t->hooks.at[k]);
     }
   }
   struct opgap_summary *s = a->summary;

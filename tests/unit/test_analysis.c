@@ -128,12 +128,30 @@ END_TEST
 /* Where nearly all calls are events, the few that were timed do not speak for them. */
 START_TEST(test_few_timed_calls)
 {
-  fake_counter(p, t, FAKE_MALLOC, 1000, 4095, 0, 0, 1, 3000);
-  fake_counter(p, t, FAKE_FREE, 1000, 4096, 0, 0, 1, 3000);
+  fake_call(p, t, 0, FAKE_MUTEX_UNLOCK, 1, 1, 0, 0, 0);
+  fake_counter(p, t, FAKE_MALLOC, 1000000, 16 * 4096 - 1, 0, 0, 16, 16 * 3000);
+  fake_counter(p, t, FAKE_FREE, 1000000, 16 * 4096, 0, 0, 16, 16 * 3000);
   struct opgap_summary *s = fake_analyse(NULL);
-  ck_assert_uint_eq(call_named(s, "malloc")->time_ns, 4095 * 3000);
+  ck_assert_uint_eq(call_named(s, "malloc")->time_ns, (16 * 4096 - 1) * 3000);
   ck_assert_uint_eq(call_named(s, "free")->time_ns, OPGAP_UNKNOWN);
   opgap_summary_free(s);
+}
+END_TEST
+
+/* 15 timed calls speak for none, however many of the others there are; and what 16 say is not told where it is more
+ * than the thread was there for: 19 calls of 1 ms in its 20 ms may be, 21 not. */
+START_TEST(test_estimates_that_cannot_be)
+{
+  for (uint64_t timed = 15; timed <= 16; timed++)
+    for (uint64_t calls = 19; calls <= 21; calls += 2) {
+      setup();
+      fake_call(p, t, 0, FAKE_MUTEX_UNLOCK, 1, 1, 0, 0, 0);
+      fake_counter(p, t, FAKE_MALLOC, 20001, calls, 0, 0, timed, timed * 1000 * US);
+      struct opgap_summary *s = fake_analyse(NULL);
+      ck_assert_uint_eq(call_named(s, "malloc")->calls, calls);
+      ck_assert_uint_eq(call_named(s, "malloc")->time_ns, timed == 16 && calls == 19 ? 19 * 1000 * US : OPGAP_UNKNOWN);
+      opgap_summary_free(s);
+    }
 }
 END_TEST
 
@@ -153,20 +171,20 @@ END_TEST
 
 START_TEST(test_counters_count_all_calls)
 {
-  /* 10 calls, of which one has a span of 50 us; 2 of the others were timed with 400 ns together */
+  /* 30 calls, of which one has a span of 50 us; 20 of the others were timed with 4 us together */
   fake_call(p, t, 0, FAKE_MALLOC, 1000, 1050, 0x1000, 4096, 0);
   fake_counter(p, t, FAKE_MALLOC, 1100, 6, 600, 0, 1, 100);
-  fake_counter(p, t, FAKE_MALLOC, 1200, 10, 5000, 1, 2, 400);
+  fake_counter(p, t, FAKE_MALLOC, 1200, 30, 5000, 1, 20, 4000);
   fake_counter(p, t, FAKE_FREE, 1200, 8, 0, 0, 0, 0);
   struct opgap_summary *s = fake_analyse(NULL);
   const struct opgap_sum_call *malloc_ = call_named(s, "malloc");
-  ck_assert_uint_eq(malloc_->calls, 10);
+  ck_assert_uint_eq(malloc_->calls, 30);
   ck_assert_uint_eq(malloc_->bytes, 5000);
   ck_assert_uint_eq(malloc_->failed, 1);
-  ck_assert_uint_eq(malloc_->time_ns, 50 * US + 9 * 200);
+  ck_assert_uint_eq(malloc_->time_ns, 50 * US + 29 * 200);
   ck_assert(malloc_->estimated);
   ck_assert_uint_eq(call_named(s, "free")->time_ns, OPGAP_UNKNOWN); /* never timed: not 0 */
-  ck_assert_uint_eq(s->memory.allocations, 10);
+  ck_assert_uint_eq(s->memory.allocations, 30);
   ck_assert_uint_eq(s->memory.frees, 8);
   ck_assert_uint_eq(s->memory.failed, 1);
   ck_assert_uint_eq(s->memory.bytes_allocated, 5000);
@@ -1344,6 +1362,7 @@ int main(void)
   tcase_add_test(tests, test_profiler_steps_are_one_row);
   tcase_add_test(tests, test_orphans_go_to_the_next_op);
   tcase_add_test(tests, test_few_timed_calls);
+  tcase_add_test(tests, test_estimates_that_cannot_be);
   tcase_add_test(tests, test_cost_of_events);
   tcase_add_test(tests, test_counters_count_all_calls);
   tcase_add_test(tests, test_counters_of_threads_add_up);
