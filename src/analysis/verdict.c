@@ -655,7 +655,10 @@ void verdict_finish(struct analysis *a)
     judge_cpu(&d, total);
   if (s->verdict.bound_by == OPGAP_BOUND_UNDECIDED) {
     if (total == 0)
-      evidence(&d, "No training steps were found, so there is no step time to divide.");
+      evidence(&d,
+               s->trainers_left_out
+                   ? "The steps are those of the trainer, which this view leaves out: there is no step time to divide."
+                   : "No training steps were found, so there is no step time to divide.");
     if (total == 0)
       judge_waits(&d);
     evidence_gaps(&d);

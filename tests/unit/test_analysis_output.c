@@ -852,6 +852,9 @@ START_TEST(test_view_without_trainer)
   ck_assert_ptr_nonnull(strstr(text, "  steps      are those of the trainer; this view is of resource tracker\n"));
   ck_assert_ptr_nonnull(strstr(text, "  records    10, 0 lost, 0 invalid (of the whole trace)\n"));
   ck_assert_ptr_null(strstr(text, "none found"));
+  ck_assert_ptr_null(strstr(text, "No training steps were found"));
+  ck_assert_ptr_nonnull(
+      strstr(text, "The steps are those of the trainer, which this view leaves out: there is no step time to divide."));
   free(text);
   opgap_summary_free(s);
   s = fake_analyse(NULL);
