@@ -247,6 +247,8 @@ OPGAP_EXPORT int prctl(int option, ...)
   int result = opgap_real.prctl(option, a, b, c, d);
   if (active && result != 0)
     opgap_active_resume();
+  else if (stops && option == PR_SET_TSC && result == 0 && !opgap_in_vfork)
+    opgap_session_counter_gone();
   if (option == PR_SET_NAME && result == 0 && opgap_active && opgap_self())
     note_name((const char *)a);
   return result;

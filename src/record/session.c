@@ -996,9 +996,16 @@ static void remove_ring(struct opgap_arena *arena)
     opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)arena->ring_file, 0);
 }
 
+static bool counter_gone;
+
+void opgap_session_counter_gone(void)
+{
+  counter_gone = true;
+}
+
 static void flush(const char *how, enum opgap_arena_end end)
 {
-  if (atomic_load(&opgap_state->phase) != OPGAP_PHASE_RUNNING || opgap_raw_getpid() != opgap_state->pid)
+  if (counter_gone || atomic_load(&opgap_state->phase) != OPGAP_PHASE_RUNNING || opgap_raw_getpid() != opgap_state->pid)
     return;
   struct opgap_cell *cell = opgap_cell;
   opgap_cell = &opgap_tool_cell;
@@ -1054,16 +1061,16 @@ OPGAP_EARLY_CODE void opgap_session_end(int exit_status)
     return;
   struct opgap_cell *cell = opgap_cell;
   opgap_cell = &opgap_tool_cell;
-  if (opgap_gpu_end)
+  if (opgap_gpu_end && !counter_gone)
     opgap_gpu_end();
-  if (opgap_drain_enter(UINT64_C(2000000000))) {
+  if (!counter_gone && opgap_drain_enter(UINT64_C(2000000000))) {
     if (atomic_compare_exchange_strong(&state->phase, &running, OPGAP_PHASE_ENDED)) {
       opgap_active_halt();
       drain_for_good("clean", exit_status & 0xff, OPGAP_ARENA_CLEAN);
       remove_ring(state->arena);
     }
     opgap_drain_leave();
-  } else { /* a handler interrupted our own drain: the ring stays, the next reader takes the rest */
+  } else { /* or the drain takes too long: the ring stays, the next reader takes the rest */
     state->arena->exit_status = exit_status & 0xff;
     atomic_store(&state->arena->end, OPGAP_ARENA_CLEAN);
   }

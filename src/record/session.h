@@ -46,6 +46,9 @@ bool opgap_session_flush_exec(void);
 void opgap_session_flush_end(void);
 /* After either: the process has not ended. */
 void opgap_session_goes_on(void);
+/* From here on a thread of this process, or of a child, that reads a clock is killed (PR_TSC_SIGSEGV; the vDSO reads
+ * the counter, too): the end is left to whoever reads the ring. */
+void opgap_session_counter_gone(void);
 void opgap_session_end(int exit_status);
 /* The trace folder, as OPGAP_SESSION hands it down to programs that this one executes. */
 const char *opgap_session_folder(void);

@@ -1,5 +1,6 @@
 /* A program that confines itself.  "strict": seccomp's strict mode, where anything but read, write and exit kills,
- * rdtsc too.  "filter": a filter that kills for asking what a descriptor or the working folder is. */
+ * rdtsc too.  "counter": rdtsc alone.  "filter": a filter that kills for asking what a descriptor or the working folder
+ * is. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -40,12 +41,23 @@ static int filter(void)
   return use();
 }
 
+/* The counter goes; the program ends as any does. */
+static int counter(void)
+{
+  int before = use();
+  if (prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0) != 0)
+    return 2;
+  return before == 4 && use() == 4 ? 6 : 3;
+}
+
 int main(int count, char **arguments)
 {
   if (count < 2 || pipe(ends) != 0)
     return 1;
   if (strcmp(arguments[1], "filter") == 0)
     return filter();
+  if (strcmp(arguments[1], "counter") == 0)
+    return counter();
   if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0)
     return 2;
   syscall(SYS_exit, use());
