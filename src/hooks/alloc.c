@@ -269,7 +269,7 @@ OPGAP_COLD void free_slow(void *block)
       opgap_real.free(block);
     return;
   }
-  opgap_count(thread, OPGAP_COUNTER_free, 0);
+  opgap_count_call(thread, OPGAP_COUNTER_free);
   if (opgap_alloc_threshold == 0)
     opgap_point(thread, OPGAP_HOOK_ID_free, OPGAP_ADDRESS(block), 0, 0);
   opgap_real.free(block);
@@ -283,7 +283,7 @@ OPGAP_COLD void note_long_free(struct opgap_thread *thread, const void *block)
 
 static __attribute__((noinline)) void free_event(void *block, struct opgap_thread *thread)
 {
-  opgap_add(&thread->counters[OPGAP_COUNTER_free].calls, 1);
+  opgap_count_call(thread, OPGAP_COUNTER_free);
   /* before the call: afterwards another thread can get the block */
   if (opgap_unlikely(!opgap_short_record(opgap_cell, thread, OPGAP_HOOK_ID_free, OPGAP_ADDRESS(block), 0)))
     note_long_free(thread, block);
@@ -301,7 +301,7 @@ OPGAP_EXPORT void free(void *block)
     free_event(block, thread);
     return;
   }
-  opgap_add(&thread->counters[OPGAP_COUNTER_free].calls, 1);
+  opgap_count_call(thread, OPGAP_COUNTER_free);
   opgap_real.free(block);
 }
 
@@ -405,7 +405,7 @@ OPGAP_EXPORT void *reallocarray(void *block, size_t count, size_t size)
     return foreign_reallocarray(thread, block, count, size);
   if (opgap_unlikely(__builtin_mul_overflow(count, size, &bytes))) {
     if (thread) {
-      opgap_count(thread, OPGAP_COUNTER_reallocarray, 0);
+      opgap_count_call(thread, OPGAP_COUNTER_reallocarray);
       opgap_count_failed(thread, OPGAP_COUNTER_reallocarray);
     }
     return out_of_memory();

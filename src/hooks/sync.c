@@ -73,7 +73,7 @@ static inline bool is_clock(clockid_t clock)
       return OPGAP_MISSING(int);                                                                                       \
     if (thread == NULL || !OPGAP_BOUND(tries) || !OPGAP_BOUND(pthread_testcancel))                                     \
       return opgap_real.name args;                                                                                     \
-    opgap_count(thread, OPGAP_COUNTER_##name, 0);                                                                      \
+    opgap_count_call(thread, OPGAP_COUNTER_##name);                                                                    \
     uint64_t start = opgap_ticks();                                                                                    \
     if (!(valid) || (taken) != 0)                                                                                      \
       return name##_rest args;                                                                                         \
@@ -87,7 +87,7 @@ static inline bool is_clock(clockid_t clock)
                        (thread->counters[OPGAP_COUNTER_##name].calls + 1) % OPGAP_TIME_EVERY == 0))                    \
       return name##_slow args;                                                                                         \
     int result = taken; /* counted after it: an atomic operation waits for the stores before it */                     \
-    opgap_add(&thread->counters[OPGAP_COUNTER_##name].calls, 1);                                                       \
+    opgap_count_call(thread, OPGAP_COUNTER_##name);                                                                    \
     return opgap_likely(result == 0) ? 0 : name##_rest args;                                                           \
   }
 
@@ -137,7 +137,7 @@ OPGAP_COLD int unlock_slow(pthread_mutex_t *mutex)
   struct opgap_thread *thread = OPGAP_ENTER(sync);
   if (thread == NULL)
     return opgap_real.pthread_mutex_unlock(mutex);
-  opgap_count(thread, OPGAP_COUNTER_pthread_mutex_unlock, 0);
+  opgap_count_call(thread, OPGAP_COUNTER_pthread_mutex_unlock);
   if (has_waiters(mutex)) /* stamped before, so that it precedes the wake-up */
     opgap_point(thread, OPGAP_HOOK_ID_pthread_mutex_unlock, OPGAP_ADDRESS(mutex), 0, 0);
   return opgap_real.pthread_mutex_unlock(mutex);
@@ -148,7 +148,7 @@ OPGAP_EXPORT int pthread_mutex_unlock(pthread_mutex_t *mutex)
   struct opgap_thread *thread = OPGAP_ENTER_FAST(sync);
   if (opgap_unlikely(thread == NULL || has_waiters(mutex)))
     return unlock_slow(mutex);
-  opgap_add(&thread->counters[OPGAP_COUNTER_pthread_mutex_unlock].calls, 1);
+  opgap_count_call(thread, OPGAP_COUNTER_pthread_mutex_unlock);
   return opgap_real.pthread_mutex_unlock(mutex);
 }
 
@@ -179,7 +179,7 @@ OPGAP_EXPORT int pthread_rwlock_unlock(pthread_rwlock_t *lock)
   struct opgap_thread *thread = OPGAP_ENTER(sync);
   if (opgap_unlikely(thread == NULL))
     return OPGAP_BOUND(pthread_rwlock_unlock) ? opgap_real.pthread_rwlock_unlock(lock) : OPGAP_MISSING(int);
-  opgap_count(thread, OPGAP_COUNTER_pthread_rwlock_unlock, 0);
+  opgap_count_call(thread, OPGAP_COUNTER_pthread_rwlock_unlock);
   return opgap_real.pthread_rwlock_unlock(lock);
 }
 
@@ -213,7 +213,7 @@ SEM_HOOK(sem_clockwait, (sem_t * sem, clockid_t clock, const struct timespec *un
       return OPGAP_MISSING(int);                                                                                       \
     struct opgap_thread *thread = OPGAP_ENTER(sync);                                                                   \
     if (thread) {                                                                                                      \
-      opgap_count(thread, OPGAP_COUNTER_##name, 0);                                                                    \
+      opgap_count_call(thread, OPGAP_COUNTER_##name);                                                                  \
       if (waits)                                                                                                       \
         opgap_point(thread, OPGAP_HOOK_ID_##name, OPGAP_ADDRESS(object), 0, 0);                                        \
     }                                                                                                                  \
@@ -224,7 +224,7 @@ SEM_HOOK(sem_clockwait, (sem_t * sem, clockid_t clock, const struct timespec *un
     struct opgap_thread *thread = OPGAP_ENTER_FAST(sync);                                                              \
     if (opgap_unlikely(thread == NULL || opgap_real.name == NULL || (waits)))                                          \
       return name##_slow(object);                                                                                      \
-    opgap_add(&thread->counters[OPGAP_COUNTER_##name].calls, 1);                                                       \
+    opgap_count_call(thread, OPGAP_COUNTER_##name);                                                                    \
     return opgap_real.name(object);                                                                                    \
   }
 
@@ -282,7 +282,7 @@ OLD_WAIT(pthread_cond_timedwait, (pthread_cond_t * cond, pthread_mutex_t *mutex,
     if (real == NULL)                                                                                                  \
       return ENOSYS;                                                                                                   \
     if (thread) {                                                                                                      \
-      opgap_count(thread, OPGAP_COUNTER_##name, 0);                                                                    \
+      opgap_count_call(thread, OPGAP_COUNTER_##name);                                                                  \
       opgap_point(thread, OPGAP_HOOK_ID_##name, OPGAP_ADDRESS(cond), 0, 0);                                            \
     }                                                                                                                  \
     return real(cond);                                                                                                 \
