@@ -16,8 +16,8 @@ void opgap_control_offer(void);
  * left in the trace folder, else what the setting says.  After the ring names its trace, so that either the tool finds
  * the ring or this call finds the tool's word. */
 void opgap_control_attach(void);
-/* In a forked child: the page is the parent's.  Puts private memory with the same value in its place.  False: there is no
- * memory for that, and the page stays; nothing may be recorded, and the calls below leave it alone. */
+/* In a forked child: the page is the parent's.  Puts private memory with the same value in its place.  False: there is
+ * no memory for that, and the page stays; nothing may be recorded, and the calls below leave it alone. */
 bool opgap_control_detach(void);
 /* The page is mapped: a forked child must start its own session at once, its parent's end would switch it off. */
 bool opgap_control_mapped(void);
