@@ -378,7 +378,7 @@ static void thread_gaps(const struct page *p)
 {
   const struct opgap_sum_gaps *g = &p->s->gaps;
   struct table table;
-  char title[128], whose[64] = "", sum[32], least[32];
+  char title[160], whose[64] = "", sum[32], least[32];
   uint64_t lived;
   size_t processes = opgap_gap_processes(p->s, &lived);
   text_time(least, sizeof least, g->thread_min_ns);
