@@ -152,14 +152,9 @@ static struct plan *use_event(struct decoder *decoder, unsigned event)
 {
   if (decoder->plan_of[event] != 0)
     return &decoder->plans[decoder->plan_of[event] - 1];
-  if (decoder->used_count == decoder->plan_room) {
-    size_t room = decoder->plan_room ? decoder->plan_room * 2 : 8;
-    struct plan *plans = realloc(decoder->plans, room * sizeof *plans);
-    if (plans == NULL)
-      return NULL;
-    decoder->plans = plans;
-    decoder->plan_room = room;
-  }
+  if (decoder->used_count == decoder->plan_room &&
+      !reserve((void **)&decoder->plans, &decoder->plan_room, 2 * decoder->plan_room + 8, sizeof *decoder->plans))
+    return NULL;
   struct plan *plan = &decoder->plans[decoder->used_count];
   decoder->used[decoder->used_count++] = (uint16_t)event;
   decoder->plan_of[event] = decoder->used_count;
@@ -368,14 +363,9 @@ static struct fixed *read_fixed(struct opgap_cursor *cursor, const struct opgap_
   uint64_t values[2 + OPGAP_MAX_FIELDS] = {0};
   if (row == NULL || row->kind != OPGAP_SPAN || !get_varints(at, end, values, 2u + row->field_count))
     return NULL;
-  if (decoder->fixed_count == decoder->fixed_room) {
-    size_t room = decoder->fixed_room ? decoder->fixed_room * 2 : 64;
-    struct fixed *grown = realloc(decoder->fixed, room * sizeof *grown);
-    if (grown == NULL)
-      return NULL;
-    decoder->fixed = grown;
-    decoder->fixed_room = room;
-  }
+  if (decoder->fixed_count == decoder->fixed_room &&
+      !reserve((void **)&decoder->fixed, &decoder->fixed_room, 2 * decoder->fixed_room + 64, sizeof *decoder->fixed))
+    return NULL;
   struct fixed *fixed = &decoder->fixed[decoder->fixed_count++];
   *fixed = (struct fixed){.record = {.event = row->id, .depth = (uint8_t)values[0], .status = (uint32_t)values[1]}};
   for (unsigned f = 0; f < row->field_count; f++) {
