@@ -20,7 +20,6 @@
 /* A column: its bytes, and where the next value is. */
 struct column {
   const uint8_t *at, *end;
-  uint64_t previous; /* of deltas */
 };
 
 #define COLUMNS (OPGAP_COLUMN_FIELD + OPGAP_MAX_FIELDS)
@@ -35,7 +34,8 @@ struct plan {
   unsigned ends[KINDS];       /* behind the columns of a kind */
   struct varying {
     struct column column;
-    size_t field; /* of the record */
+    uint64_t previous; /* of deltas */
+    size_t field;      /* of the record */
   } varying[COLUMNS];
   struct column columns[COLUMNS]; /* by enum opgap_event_column, as they begin */
 };
@@ -176,7 +176,7 @@ static bool read_directory(struct decoder *decoder, const uint8_t **at, const ui
     memcpy(&entry, entry_at, sizeof entry);
     if (entry.bytes > (uint64_t)(end - data))
       return false;
-    struct column column = {data, data + entry.bytes, 0};
+    struct column column = {data, data + entry.bytes};
     data += entry.bytes;
     if (entry.event == 0 && entry.field < OPGAP_COMMON_COLUMNS)
       decoder->common[entry.field] = column;
@@ -239,13 +239,13 @@ static enum column_kind kind_of(const struct opgap_event *row, unsigned column)
 /* Where a missing column would be: what is read there lies behind its end. */
 static struct column present(const struct decoder *decoder, struct column column)
 {
-  return column.at != NULL ? column : (struct column){decoder->data_end, decoder->data_end, 0};
+  return column.at != NULL ? column : (struct column){decoder->data_end, decoder->data_end};
 }
 
 static void add_varying(const struct decoder *decoder, struct plan *plan, unsigned count, unsigned column)
 {
-  plan->varying[count].column = present(decoder, plan->columns[column]);
-  plan->varying[count].field = column < OPGAP_COLUMN_FIELD ? 0 : column - OPGAP_COLUMN_FIELD;
+  plan->varying[count] = (struct varying){.column = present(decoder, plan->columns[column]),
+                                          .field = column < OPGAP_COLUMN_FIELD ? 0 : column - OPGAP_COLUMN_FIELD};
 }
 
 static void make_plan(const struct opgap_cursor *cursor, struct plan *plan, const struct opgap_event *row)
@@ -337,7 +337,7 @@ static inline __attribute__((always_inline)) bool decode_record(struct opgap_cur
   for (; v < delta; v++) {
     if (!next_value(&v->column, &value, checked))
       return false;
-    record->field[v->field] = v->column.previous += opgap_unzigzag(value);
+    record->field[v->field] = v->previous += opgap_unzigzag(value);
   }
   for (; v < name; v++) {
     if (!next_value(&v->column, &value, checked))
