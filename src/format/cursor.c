@@ -304,11 +304,9 @@ static inline __attribute__((always_inline)) bool decode_record(struct opgap_cur
   if (!next_value(&decoder->pattern, &pattern, checked) || pattern >= decoder->pattern_count)
     return false;
   unsigned index = decoder->patterns[pattern];
-  if (index & FIXED) {
-    uint64_t *of_pair = opgap_lead_slot(&decoder->leads, (uint32_t)pattern);
-    decoder->leads.pattern = (uint32_t)pattern;
-    return decode_fixed(decoder, &decoder->fixed[index & ~FIXED], of_pair, record, checked);
-  }
+  if (index & FIXED)
+    return decode_fixed(decoder, &decoder->fixed[index & ~FIXED], opgap_lead_next(&decoder->leads, (uint32_t)pattern),
+                        record, checked);
   decoder->leads.pattern = (uint32_t)pattern;
   if (!next_value(&decoder->depth, &depth, checked) || !next_value(&decoder->end, &value, checked) || index == 0)
     return false;

@@ -301,11 +301,10 @@ static inline __attribute__((always_inline)) bool add_op(struct opgap_encoder *e
   uint64_t lead = parent ? tree->first[depth + 1] - op.start : op.start - tree->end;
   uint64_t tail = op.end - (parent ? tree->end : op.start);
   encoder->pattern_end = opgap_put_varint(encoder->pattern_end, fixed->index);
-  uint64_t *of_pair = opgap_lead_slot(&encoder->leads, fixed->index);
+  uint64_t *of_pair = opgap_lead_next(&encoder->leads, fixed->index);
   encoder->lead_end = opgap_put_varint(encoder->lead_end, opgap_zigzag(lead - (*of_pair ? *of_pair : fixed->lead)));
   encoder->tail_end = opgap_put_varint(encoder->tail_end, opgap_zigzag(tail - fixed->tail));
   *of_pair = fixed->lead = lead;
-  encoder->leads.pattern = fixed->index;
   fixed->tail = tail;
   if (op.sequence != OPGAP_NO_SEQUENCE)
     encoder->sequence = op.sequence;

@@ -115,9 +115,12 @@ struct opgap_leads {
   uint32_t pattern; /* of the record before */
   uint64_t of_pair[OPGAP_LEAD_SLOTS];
 };
-static inline uint64_t *opgap_lead_slot(struct opgap_leads *leads, uint32_t pattern)
+/* The slot of the next record, which has this pattern. */
+static inline uint64_t *opgap_lead_next(struct opgap_leads *leads, uint32_t pattern)
 {
-  return &leads->of_pair[(leads->pattern * 37 + pattern) % OPGAP_LEAD_SLOTS];
+  uint64_t *slot = &leads->of_pair[(leads->pattern * 37 + pattern) % OPGAP_LEAD_SLOTS];
+  leads->pattern = pattern;
+  return slot;
 }
 
 uint32_t opgap_crc32(uint32_t crc, const void *data, size_t size);
