@@ -179,7 +179,7 @@ void opgap_encode_begin(struct opgap_encoder *encoder, const struct opgap_tick_s
   atomic_signal_fence(memory_order_seq_cst); /* as in opgap_encode_add */
   encoder->scale = scale ? *scale : (struct opgap_tick_scale){.mult = UINT64_C(1) << 32};
   encoder->present_count = encoder->count = encoder->records = encoder->loose = encoder->invalid = 0;
-  encoder->name_count = encoder->patterns = encoder->fixed_count = 0;
+  encoder->name_count = encoder->fixed_count = 0;
   encoder->first_ns = UINT64_MAX;
   encoder->last_ns = encoder->tree.end = encoder->tree.depth = 0;
   encoder->sequence = 0;
@@ -199,6 +199,12 @@ static void note_times(struct opgap_encoder *encoder, uint64_t start, uint64_t e
     encoder->first_ns = start;
   if (end > encoder->last_ns)
     encoder->last_ns = end;
+}
+
+/* The index of a new pattern: that many are there. */
+static uint32_t next_pattern(const struct opgap_encoder *encoder)
+{
+  return encoder->fixed_count + encoder->present_count;
 }
 
 /* ---- fixed patterns ---- */
@@ -273,9 +279,9 @@ static inline struct opgap_fixed *find_fixed(struct opgap_encoder *encoder, cons
     if (fixed->epoch != encoder->epoch) {
       if (encoder->fixed_count == OPGAP_FIXED_MAX)
         return NULL;
-      encoder->fixed_count++;
       *fixed = (struct opgap_fixed){
-          .key = {op->key[0], op->key[1], op->key[2]}, .index = encoder->patterns++, .epoch = encoder->epoch};
+          .key = {op->key[0], op->key[1], op->key[2]}, .index = next_pattern(encoder), .epoch = encoder->epoch};
+      encoder->fixed_count++;
       put_row(encoder, op);
       return fixed;
     }
@@ -360,8 +366,8 @@ static inline void unfold(const struct opgap_encoder *encoder, const struct opga
 
 static void add_event(struct opgap_encoder *encoder, unsigned event)
 {
+  encoder->loose_pattern[event] = (uint16_t)next_pattern(encoder);
   encoder->present[encoder->present_count++] = (uint16_t)event;
-  encoder->loose_pattern[event] = (uint16_t)encoder->patterns++;
   encoder->rows_end = opgap_put_varint(encoder->rows_end, event);
   encoder->rows_end = opgap_put_varint(encoder->rows_end, OPGAP_PATTERN_LOOSE);
   /* A forked child begins with a copy of this, from any moment: an event that is counted must be in `present`, by

@@ -74,8 +74,7 @@ struct opgap_encoder {
   uint64_t sequence; /* the last one of a fixed pattern */
   /* count: of words, OPGAP_FIXED_WORDS for a record of a fixed pattern, which has none; loose: records of loose ones */
   uint32_t count, records, loose, invalid;
-  uint32_t patterns, fixed_count;
-  unsigned present_count;
+  uint32_t fixed_count, present_count;      /* patterns: fixed ones; loose ones, one an event */
   uint16_t present[OPGAP_MAX_EVENTS];       /* events, in the order in which they came */
   uint32_t of_event[OPGAP_MAX_EVENTS];      /* records */
   uint32_t statuses[OPGAP_MAX_EVENTS];      /* all statuses, or-ed: 0: the column is 0 */
