@@ -30,8 +30,8 @@
  *   B  segment.next: release by the thread before its write_pos enters the next segment; acquire by the consumer.
  *   C  free_segments: release by the consumer's push; acquire by a thread's pop (tagged against ABA).
  *   D  slot.state: release by the side that hands the slot over; acquire by the side that takes it.
- *   M  `end` against guests' slot states, record/guest.h.
  *   E  name buckets: release by the thread that publishes an entry; acquire by lookups.
+ *   M  `end` against guests' slot states, record/guest.h.
  *   Counters and the op stack are relaxed: each value is exact, no order between them is promised.
  *   tests/model runs small cases under every schedule and every death, and with A, C, D and the drain lock forgotten.
  *   B follows from A there: a consumer goes to a segment only below a write_pos that it has acquired.

@@ -176,7 +176,7 @@ void opgap_encode_begin(struct opgap_encoder *encoder, const struct opgap_tick_s
     encoder->of_event[event] = encoder->statuses[event] = 0;
     encoder->lengths[event] = 0;
   }
-  atomic_signal_fence(memory_order_seq_cst); /* as in opgap_encode_add */
+  atomic_signal_fence(memory_order_seq_cst); /* as in add_event */
   encoder->scale = scale ? *scale : (struct opgap_tick_scale){.mult = UINT64_C(1) << 32};
   encoder->present_count = encoder->count = encoder->records = encoder->loose = encoder->invalid = 0;
   encoder->name_count = encoder->fixed_count = 0;

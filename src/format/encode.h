@@ -1,9 +1,9 @@
 /* Encoding: records in ring form -> the payload of a RECORDS chunk; keys, values and the schema -> their payloads.
  *
  * A chunk   begin; add, as often as there are pieces of ring; end.  add checks each record and finds its pattern.  Ops,
- *           of which a training has a hundred different ones, have fixed patterns: two times remain, and add codes
- * them. Other records it writes out in full with their times in ns (`words`, which fit the second-level cache); end
- * puts them in the order of their events and codes each event's columns, one after the other.
+ *           of which a training has a hundred different ones, have fixed patterns: two times remain, which add codes.
+ *           Other records it writes out in full with their times in ns (`words`, which fit the second-level cache);
+ *           end puts them in the order of their events and codes each event's columns, one after the other.
  *
  * Context   The consumer of the rings (flusher, leaving thread, recovery).  Pure functions over buffers: no allocation,
  *           no system call, no errno.
