@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/statfs.h>
-#include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -298,8 +297,8 @@ static void check_cupti(const struct torch *torch)
 
 /* ---- what limits tracing ---- */
 
-/* Why no ring can lie in /dev/shm, found by making a file there; NULL: one can. */
-static const char *shm_refuses(void)
+/* Why no ring can lie in /dev/shm, found by making a file there; NULL: one can, if the free bytes are enough. */
+static const char *shm_refuses(unsigned long long *free_bytes)
 {
   struct statfs shm;
   char path[] = "/dev/shm/opgap-doctor-XXXXXX";
@@ -307,6 +306,7 @@ static const char *shm_refuses(void)
     return strerror(errno);
   if (shm.f_type != TMPFS_MAGIC)
     return "it is not a tmpfs";
+  *free_bytes = (unsigned long long)shm.f_bavail * (unsigned long long)shm.f_bsize;
   int fd = mkostemp(path, O_CLOEXEC);
   if (fd < 0)
     return strerror(errno);
@@ -318,9 +318,8 @@ static const char *shm_refuses(void)
 
 static void check_memory(void)
 {
-  struct statvfs shm;
-  unsigned long long free_bytes = statvfs("/dev/shm", &shm) == 0 ? (unsigned long long)shm.f_bavail * shm.f_bsize : 0;
-  const char *refused = shm_refuses();
+  unsigned long long free_bytes = 0;
+  const char *refused = shm_refuses(&free_bytes);
   if (refused != NULL)
     line(LIMITED, "memory", "/dev/shm takes no files (%s): rings will lie in the trace folder", refused);
   else if (free_bytes / 4 >= OPGAP_BUFFER_MIN)
