@@ -236,14 +236,20 @@ START_TEST(too_many)
 }
 END_TEST
 
+/* A chunk for no file. */
+static void begin_alone(void)
+{
+  encoder.name = name_of;
+  opgap_encoder_init(&encoder, NULL, 0);
+  opgap_encode_begin(&encoder, NULL);
+}
+
 /* What a step costs: its ops repeat, and their times nearly. */
 START_TEST(bytes)
 {
   static uint8_t raw[OPGAP_ENCODE_BUFFER];
   uint64_t now = BASE;
-  encoder.name = name_of;
-  opgap_encoder_init(&encoder, NULL, 0);
-  opgap_encode_begin(&encoder, NULL);
+  begin_alone();
   for (unsigned i = 0; i < 5000; i++) {
     uint64_t start = now += 100 + draw(20);
     now += 300 + draw(20);
@@ -258,6 +264,27 @@ START_TEST(bytes)
   ck_assert_uint_eq(encoder.loose, 0);
   ck_assert_uint_eq(encoder.fixed_count, 50);
   ck_assert_uint_le(encoded.bytes, 3 * 5000 + 50 * (OPGAP_FIXED_ROW + 20)); /* pattern, lead and tail: a byte each */
+}
+END_TEST
+
+/* A lead follows from the op and the one before: the same ops in two orders, by turns, with other times. */
+START_TEST(pairs)
+{
+  static uint8_t raw[OPGAP_ENCODE_BUFFER];
+  uint64_t now = BASE;
+  begin_alone();
+  for (unsigned i = 0; i < 4000; i++) {
+    bool other = i / 10 % 2;
+    uint64_t start = now += (other ? 9000 : 100) + draw(20);
+    now += 300 + draw(20);
+    add_op((struct opgap_record){.event = OPGAP_EV_OP,
+                                 .start_ns = start,
+                                 .end_ns = now,
+                                 .field = {8 * (1 + i * (other ? 3 : 1) % 10), OPGAP_NO_SEQUENCE, 1, 100, 1, 0}});
+  }
+  opgap_encode_add(&encoder, words, word_count, TICKS_HIGH, OPGAP_ENCODE_MAX_WORDS);
+  ck_assert_uint_eq(opgap_encode_end(&encoder, raw).records, 4000);
+  ck_assert_uint_le(encoder.lead_end - encoder.lead_column, 4000 + 50); /* a byte each, but for the first of a pair */
 }
 END_TEST
 
@@ -278,6 +305,7 @@ int main(void)
   tcase_add_test(tests, edges);
   tcase_add_test(tests, too_many);
   tcase_add_test(tests, bytes);
+  tcase_add_test(tests, pairs);
   suite_add_tcase(suite, tests);
   return run_suite(suite);
 }
