@@ -148,6 +148,27 @@ static struct opgap_trace *open_trace(void)
   return trace;
 }
 
+/* All records of the first process, stream by stream. */
+struct records {
+  const struct opgap_trace *trace;
+  unsigned stream; /* of the last one */
+  struct opgap_cursor *cursor;
+};
+
+static const struct opgap_record *next_record(struct records *all)
+{
+  for (; all->stream < opgap_trace_process(all->trace, 0)->stream_count; all->stream++) {
+    if (all->cursor == NULL)
+      all->cursor = opgap_cursor_open(all->trace, 0, all->stream);
+    const struct opgap_record *record = opgap_cursor_next(all->cursor);
+    if (record != NULL)
+      return record;
+    opgap_cursor_close(all->cursor);
+    all->cursor = NULL;
+  }
+  return NULL;
+}
+
 static uint64_t all_calls(const struct opgap_trace *trace, unsigned process)
 {
   uint64_t sum = 0;
@@ -335,22 +356,17 @@ START_TEST(clock_without_counter)
   ck_assert_int_eq(WEXITSTATUS(run_child(body_monotonic)), 0);
   struct opgap_trace *trace = open_trace();
   ck_assert_uint_eq(all_calls(trace, 0), SLEEPS);
-  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
   unsigned i = 0;
-  for (unsigned s = 0; s < info->stream_count; s++) {
-    struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
-    const struct opgap_record *record;
-    while ((record = opgap_cursor_next(cursor)) != NULL) {
-      if (record->event != EV_CALL)
-        continue;
-      ck_assert_uint_ge(record->start_ns, brackets[i][0]);
-      ck_assert_uint_le(record->start_ns, brackets[i][1]);
-      ck_assert_uint_ge(record->end_ns, brackets[i][2]);
-      ck_assert_uint_le(record->end_ns, brackets[i][3]);
-      ck_assert_uint_ge(record->end_ns - record->start_ns, 20000000);
-      i++;
-    }
-    opgap_cursor_close(cursor);
+  struct records all = {.trace = trace};
+  for (const struct opgap_record *record; (record = next_record(&all)) != NULL;) {
+    if (record->event != EV_CALL)
+      continue;
+    ck_assert_uint_ge(record->start_ns, brackets[i][0]);
+    ck_assert_uint_le(record->start_ns, brackets[i][1]);
+    ck_assert_uint_ge(record->end_ns, brackets[i][2]);
+    ck_assert_uint_le(record->end_ns, brackets[i][3]);
+    ck_assert_uint_ge(record->end_ns - record->start_ns, 20000000);
+    i++;
   }
   ck_assert_uint_eq(i, SLEEPS);
   opgap_trace_close(trace);
@@ -382,21 +398,17 @@ static void check_killed(void)
   ck_assert_uint_eq(all_calls(trace, 0), 12345);
   bool seen_call = false;
   unsigned open_ops = 0;
-  for (unsigned s = 0; s < info->stream_count; s++) {
-    struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
-    const struct opgap_record *record;
-    while ((record = opgap_cursor_next(cursor)) != NULL) {
-      if (record->event == OPGAP_EV_OPEN_CALL) {
-        seen_call = true;
-        ck_assert_uint_eq(record->field[0], EV_CALL);
-        ck_assert_uint_eq(record->field[1], 777);
-      } else if (record->event == OPGAP_EV_OPEN_OP) {
-        ck_assert_str_eq(opgap_trace_name(trace, 0, record->field[0], NULL), open_ops ? "outer" : "inner");
-        ck_assert_uint_eq(record->depth, open_ops ? 0 : 1);
-        open_ops++;
-      }
+  struct records all = {.trace = trace};
+  for (const struct opgap_record *record; (record = next_record(&all)) != NULL;) {
+    if (record->event == OPGAP_EV_OPEN_CALL) {
+      seen_call = true;
+      ck_assert_uint_eq(record->field[0], EV_CALL);
+      ck_assert_uint_eq(record->field[1], 777);
+    } else if (record->event == OPGAP_EV_OPEN_OP) {
+      ck_assert_str_eq(opgap_trace_name(trace, 0, record->field[0], NULL), open_ops ? "outer" : "inner");
+      ck_assert_uint_eq(record->depth, open_ops ? 0 : 1);
+      open_ops++;
     }
-    opgap_cursor_close(cursor);
   }
   ck_assert(seen_call);
   ck_assert_uint_eq(open_ops, 2);
@@ -1021,33 +1033,28 @@ START_TEST(ops_and_counters)
   make_folder();
   ck_assert_int_eq(WEXITSTATUS(run_child(body_ops)), 0);
   struct opgap_trace *trace = open_trace();
-  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
   uint64_t ops = 0, calls = 0, bytes = 0, frees = 0;
-  for (unsigned s = 0; s < info->stream_count; s++) {
-    struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
-    const struct opgap_record *record;
-    while ((record = opgap_cursor_next(cursor)) != NULL) {
-      if (record->event == OPGAP_EV_COUNTER) {
-        calls += record->field[0];
-        bytes += record->field[1];
-        frees += record->status == EV_FREED ? record->field[0] : 0;
-      }
-      if (record->event != OPGAP_EV_OP)
-        continue;
-      bool is_inner = ops < 6 && ops % 2 == 0; /* post-order */
-      size_t length;
-      const char *name = opgap_trace_name(trace, 0, record->field[0], &length);
-      ck_assert_uint_eq(length, 5);
-      ck_assert_int_eq(memcmp(name, is_inner ? "in\0er" : "outer", 5), 0);
-      ck_assert_uint_eq(record->depth, is_inner ? 1 : 0);
-      ck_assert_uint_eq(record->status, is_inner ? 2 : 1);
-      ck_assert_uint_eq(record->field[1], ops == 6 ? 44 : is_inner ? 42 : 43);
-      ck_assert_uint_eq(record->field[2], ops == 6 ? 0 : is_inner ? 2 : 3);
-      ck_assert_uint_eq(record->field[3], ops == 6 ? 0 : is_inner ? 2000 : 2100);
-      ck_assert_uint_eq(record->field[4], ops == 6 ? 0 : 1);
-      ops++;
+  struct records all = {.trace = trace};
+  for (const struct opgap_record *record; (record = next_record(&all)) != NULL;) {
+    if (record->event == OPGAP_EV_COUNTER) {
+      calls += record->field[0];
+      bytes += record->field[1];
+      frees += record->status == EV_FREED ? record->field[0] : 0;
     }
-    opgap_cursor_close(cursor);
+    if (record->event != OPGAP_EV_OP)
+      continue;
+    bool is_inner = ops < 6 && ops % 2 == 0; /* post-order */
+    size_t length;
+    const char *name = opgap_trace_name(trace, 0, record->field[0], &length);
+    ck_assert_uint_eq(length, 5);
+    ck_assert_int_eq(memcmp(name, is_inner ? "in\0er" : "outer", 5), 0);
+    ck_assert_uint_eq(record->depth, is_inner ? 1 : 0);
+    ck_assert_uint_eq(record->status, is_inner ? 2 : 1);
+    ck_assert_uint_eq(record->field[1], ops == 6 ? 44 : is_inner ? 42 : 43);
+    ck_assert_uint_eq(record->field[2], ops == 6 ? 0 : is_inner ? 2 : 3);
+    ck_assert_uint_eq(record->field[3], ops == 6 ? 0 : is_inner ? 2000 : 2100);
+    ck_assert_uint_eq(record->field[4], ops == 6 ? 0 : 1);
+    ops++;
   }
   ck_assert_uint_eq(ops, 7);
   ck_assert_uint_eq(calls, 12);
@@ -1081,14 +1088,10 @@ START_TEST(counted_then_failed)
   ck_assert_int_eq(WEXITSTATUS(run_child(body_counted_then_failed)), 0);
   struct opgap_trace *trace = open_trace();
   uint64_t last[2][5] = {{0}};
-  for (unsigned s = 0; s < opgap_trace_process(trace, 0)->stream_count; s++) {
-    struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
-    const struct opgap_record *record;
-    while ((record = opgap_cursor_next(cursor)) != NULL)
-      if (record->event == OPGAP_EV_COUNTER)
-        memcpy(last[record->status == EV_COUNTED_TOO], record->field, sizeof *last);
-    opgap_cursor_close(cursor);
-  }
+  struct records all = {.trace = trace};
+  for (const struct opgap_record *record; (record = next_record(&all)) != NULL;)
+    if (record->event == OPGAP_EV_COUNTER)
+      memcpy(last[record->status == EV_COUNTED_TOO], record->field, sizeof *last);
   const uint64_t failed[4] = {1, 0, 1, 0}, timed[4] = {1, 20, 0, 1};
   ck_assert_mem_eq(last[0], failed, sizeof failed);
   ck_assert_mem_eq(last[1], timed, sizeof timed);
@@ -1141,19 +1144,15 @@ START_TEST(counts_read_meanwhile)
   ck_assert_int_eq(WEXITSTATUS(run_child(body_counts_read_meanwhile)), 0);
   struct opgap_trace *trace = open_trace();
   uint64_t calls = 0, bytes = 0, failed = 0, timed = 0;
-  for (unsigned s = 0; s < opgap_trace_process(trace, 0)->stream_count; s++) {
-    struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
-    const struct opgap_record *record;
-    while ((record = opgap_cursor_next(cursor)) != NULL) {
-      if (record->event != OPGAP_EV_COUNTER || record->status != EV_COUNTED)
-        continue;
-      ck_assert_uint_ge(record->field[0], calls);
-      calls = record->field[0];
-      bytes = record->field[1];
-      failed = record->field[2];
-      timed = record->field[3];
-    }
-    opgap_cursor_close(cursor);
+  struct records all = {.trace = trace};
+  for (const struct opgap_record *record; (record = next_record(&all)) != NULL;) {
+    if (record->event != OPGAP_EV_COUNTER || record->status != EV_COUNTED)
+      continue;
+    ck_assert_uint_ge(record->field[0], calls);
+    calls = record->field[0];
+    bytes = record->field[1];
+    failed = record->field[2];
+    timed = record->field[3];
   }
   ck_assert_uint_eq(calls, COUNTS);
   ck_assert_uint_eq(bytes, COUNTS * 10);
@@ -1250,21 +1249,17 @@ START_TEST(times_of_a_loss)
   struct opgap_trace *trace = open_trace();
   const struct opgap_process_info *info = opgap_trace_process(trace, 0);
   uint64_t announced[4] = {0}; /* by the kind of stream */
-  for (unsigned s = 0; s < info->stream_count; s++) {
-    struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
-    const struct opgap_record *record;
-    while ((record = opgap_cursor_next(cursor)) != NULL) {
-      if (record->event != OPGAP_EV_LOST)
-        continue;
-      bool thread = info->streams[s].kind == OPGAP_STREAM_THREAD;
-      announced[info->streams[s].kind] += record->field[0];
-      ck_assert_uint_ge(record->start_ns, thread ? info->start_ns : at[0]);
-      ck_assert_uint_le(record->start_ns, at[thread ? 0 : 1] + (thread ? CPU_SKEW_NS : 0));
-      ck_assert_uint_ge(record->end_ns, at[thread ? 3 : 2] - (thread ? CPU_SKEW_NS : 0));
-      if (!thread)
-        ck_assert_uint_le(record->end_ns, at[3]);
-    }
-    opgap_cursor_close(cursor);
+  struct records all = {.trace = trace};
+  for (const struct opgap_record *record; (record = next_record(&all)) != NULL;) {
+    if (record->event != OPGAP_EV_LOST)
+      continue;
+    bool thread = info->streams[all.stream].kind == OPGAP_STREAM_THREAD;
+    announced[info->streams[all.stream].kind] += record->field[0];
+    ck_assert_uint_ge(record->start_ns, thread ? info->start_ns : at[0]);
+    ck_assert_uint_le(record->start_ns, at[thread ? 0 : 1] + (thread ? CPU_SKEW_NS : 0));
+    ck_assert_uint_ge(record->end_ns, at[thread ? 3 : 2] - (thread ? CPU_SKEW_NS : 0));
+    if (!thread)
+      ck_assert_uint_le(record->end_ns, at[3]);
   }
   ck_assert_uint_eq(announced[OPGAP_STREAM_THREAD], 3);
   ck_assert_uint_eq(announced[OPGAP_STREAM_PROCESS], 1);
@@ -1363,24 +1358,20 @@ START_TEST(short_records)
   ck_assert_uint_eq(info->lost_records, 0);
   ck_assert_uint_eq(info->invalid_records, 0);
   uint64_t count = 0, last = brackets[0][0];
-  for (unsigned s = 0; s < info->stream_count; s++) {
-    struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
-    const struct opgap_record *record;
-    while ((record = opgap_cursor_next(cursor)) != NULL) {
-      if (record->event < OPGAP_FIRST_HOOK)
-        continue;
-      const struct short_case *one = &short_cases[count % SHORT_CASES];
-      ck_assert_uint_eq(record->event, one->event);
-      ck_assert_uint_eq(record->field[0], one->object);
-      ck_assert_uint_eq(record->field[1], one->value);
-      ck_assert_uint_eq(record->status, 0);
-      ck_assert_uint_eq(record->depth, count / SHORT_CASES % 200);
-      ck_assert_uint_eq(record->start_ns, record->end_ns);
-      ck_assert_uint_ge(record->end_ns + CPU_SKEW_NS, last);
-      last = record->end_ns;
-      count++;
-    }
-    opgap_cursor_close(cursor);
+  struct records all = {.trace = trace};
+  for (const struct opgap_record *record; (record = next_record(&all)) != NULL;) {
+    if (record->event < OPGAP_FIRST_HOOK)
+      continue;
+    const struct short_case *one = &short_cases[count % SHORT_CASES];
+    ck_assert_uint_eq(record->event, one->event);
+    ck_assert_uint_eq(record->field[0], one->object);
+    ck_assert_uint_eq(record->field[1], one->value);
+    ck_assert_uint_eq(record->status, 0);
+    ck_assert_uint_eq(record->depth, count / SHORT_CASES % 200);
+    ck_assert_uint_eq(record->start_ns, record->end_ns);
+    ck_assert_uint_ge(record->end_ns + CPU_SKEW_NS, last);
+    last = record->end_ns;
+    count++;
   }
   ck_assert_uint_le(last, brackets[0][1] + CPU_SKEW_NS);
   ck_assert_uint_eq(count, SHORT_ROUNDS * SHORT_CASES);
@@ -1471,15 +1462,11 @@ START_TEST(short_threads)
   struct opgap_trace *trace = open_trace();
   const struct opgap_process_info *info = opgap_trace_process(trace, 0);
   uint64_t calls = 0, counted = 0;
-  for (unsigned s = 0; s < info->stream_count; s++) {
-    struct opgap_cursor *cursor = opgap_cursor_open(trace, 0, s);
-    const struct opgap_record *record;
-    while ((record = opgap_cursor_next(cursor)) != NULL) {
-      calls += record->event == EV_CALL;
-      if (record->event == OPGAP_EV_COUNTER)
-        counted += record->field[0];
-    }
-    opgap_cursor_close(cursor);
+  struct records all = {.trace = trace};
+  for (const struct opgap_record *record; (record = next_record(&all)) != NULL;) {
+    calls += record->event == EV_CALL;
+    if (record->event == OPGAP_EV_COUNTER)
+      counted += record->field[0];
   }
   ck_assert_uint_eq(info->lost_records, 0);
   ck_assert_uint_eq(calls, 5 * SHORT_THREADS);
