@@ -120,6 +120,20 @@ static int run_child(void (*body)(void))
   return status;
 }
 
+/* A child that ends by itself; the status of one that a signal ends would be 0, too. */
+static void run_to_end(void (*body)(void), int exit_status)
+{
+  int status = run_child(body);
+  ck_assert_msg(WIFEXITED(status), "ended by signal %d", WTERMSIG(status));
+  ck_assert_int_eq(WEXITSTATUS(status), exit_status);
+}
+
+static void close_pipe(const int ends[2])
+{
+  close(ends[0]);
+  close(ends[1]);
+}
+
 /* Checks that a stream holds the calls 0..count-1 in order, each with its values; returns their number. */
 static uint64_t check_calls(const struct opgap_trace *trace, unsigned process, unsigned stream)
 {
@@ -146,6 +160,20 @@ static struct opgap_trace *open_trace(void)
   struct opgap_trace *trace = opgap_trace_open(folder, error, sizeof error);
   ck_assert_msg(trace != NULL, "%s", error);
   return trace;
+}
+
+/* Of one child in a folder of its own. */
+static struct opgap_trace *trace_of(void (*body)(void), int exit_status)
+{
+  make_folder();
+  run_to_end(body, exit_status);
+  return open_trace();
+}
+
+static void forget(struct opgap_trace *trace)
+{
+  opgap_trace_close(trace);
+  remove_folder();
 }
 
 /* All records of the first process, stream by stream. */
@@ -210,9 +238,7 @@ static void body_clean(void)
 
 START_TEST(clean_end)
 {
-  make_folder();
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_clean)), 5);
-  struct opgap_trace *trace = open_trace();
+  struct opgap_trace *trace = trace_of(body_clean, 5);
   ck_assert_uint_eq(opgap_trace_process_count(trace), 1);
   check_whole(trace, 5);
   ck_assert_str_eq(opgap_trace_event(trace, 0, EV_CALL)->name, "call");
@@ -263,12 +289,9 @@ static void body_large_pages(void)
 
 START_TEST(large_pages)
 {
-  make_folder();
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_large_pages)), 0);
-  struct opgap_trace *trace = open_trace();
+  struct opgap_trace *trace = trace_of(body_large_pages, 0);
   check_whole(trace, 0);
-  opgap_trace_close(trace);
-  remove_folder();
+  forget(trace);
 }
 END_TEST
 
@@ -313,7 +336,7 @@ static void body_budget(void)
 START_TEST(budget_of_lines)
 {
   make_folder();
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_budget)), 0);
+  run_to_end(body_budget, 0);
   remove_folder();
 }
 END_TEST
@@ -350,11 +373,9 @@ static void body_monotonic(void)
 
 START_TEST(clock_without_counter)
 {
-  make_folder();
   brackets = mmap(NULL, SLEEPS * sizeof *brackets, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ck_assert_ptr_ne(brackets, MAP_FAILED);
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_monotonic)), 0);
-  struct opgap_trace *trace = open_trace();
+  struct opgap_trace *trace = trace_of(body_monotonic, 0);
   ck_assert_uint_eq(all_calls(trace, 0), SLEEPS);
   unsigned i = 0;
   struct records all = {.trace = trace};
@@ -529,17 +550,14 @@ static void body_fork(void)
 
 START_TEST(fork_child)
 {
-  make_folder();
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_fork)), 3);
-  struct opgap_trace *trace = open_trace();
+  struct opgap_trace *trace = trace_of(body_fork, 3);
   ck_assert_uint_eq(opgap_trace_process_count(trace), 2);
   ck_assert(!opgap_trace_process(trace, 0)->forked);
   ck_assert(opgap_trace_process(trace, 1)->forked);
   ck_assert_int_eq(opgap_trace_process(trace, 1)->ppid, opgap_trace_process(trace, 0)->pid);
   ck_assert_uint_eq(all_calls(trace, 0), 30);
   ck_assert_uint_eq(all_calls(trace, 1), 20);
-  opgap_trace_close(trace);
-  remove_folder();
+  forget(trace);
 }
 END_TEST
 
@@ -707,8 +725,7 @@ START_TEST(guest_outlives_its_parent)
     ck_assert_uint_eq(sum.counted, *fate == 'n' ? 0 : 5);
     ck_assert_uint_eq(sum.calls, 1);
     opgap_trace_close(trace);
-    for (int i = 0; i < 2; i++)
-      close(killed_when[i]);
+    close_pipe(killed_when);
     close(told[0]);
     remove_folder();
   }
@@ -765,10 +782,8 @@ START_TEST(guest_comes_while_its_parent_ends)
   ck_assert_uint_eq(opgap_trace_process_count(trace), 2); /* a session of its own: the parent's ring has gone */
   ck_assert_uint_eq(count_all(trace).counted, 5);
   opgap_trace_close(trace);
-  for (int i = 0; i < 2; i++) {
-    close(told[i]);
-    close(killed_when[i]);
-  }
+  close_pipe(told);
+  close_pipe(killed_when);
   remove_folder();
 }
 END_TEST
@@ -839,10 +854,8 @@ START_TEST(guest_outlives_its_parents_program)
     ck_assert_uint_eq(sum.counted, 5);
     ck_assert_uint_eq(sum.calls, 1);
     opgap_trace_close(trace);
-    for (int i = 0; i < 2; i++) {
-      close(told[i]);
-      close(killed_when[i]);
-    }
+    close_pipe(told);
+    close_pipe(killed_when);
     remove_folder();
   }
 }
@@ -989,9 +1002,7 @@ static void body_executes(void)
 
 START_TEST(written_behind_the_end_of_exec)
 {
-  make_folder();
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_executes)), 0);
-  struct opgap_trace *trace = open_trace();
+  struct opgap_trace *trace = trace_of(body_executes, 0);
   const struct opgap_process_info *info = opgap_trace_process(trace, 0);
   ck_assert_int_eq(info->ended, OPGAP_ENDED_EXEC);
   ck_assert(info->complete);
@@ -1030,9 +1041,7 @@ static void body_ops(void)
 
 START_TEST(ops_and_counters)
 {
-  make_folder();
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_ops)), 0);
-  struct opgap_trace *trace = open_trace();
+  struct opgap_trace *trace = trace_of(body_ops, 0);
   uint64_t ops = 0, calls = 0, bytes = 0, frees = 0;
   struct records all = {.trace = trace};
   for (const struct opgap_record *record; (record = next_record(&all)) != NULL;) {
@@ -1060,8 +1069,7 @@ START_TEST(ops_and_counters)
   ck_assert_uint_eq(calls, 12);
   ck_assert_uint_eq(frees, 3);
   ck_assert_uint_eq(bytes, 6300);
-  opgap_trace_close(trace);
-  remove_folder();
+  forget(trace);
 }
 END_TEST
 
@@ -1084,9 +1092,7 @@ static void body_counted_then_failed(void)
 
 START_TEST(counted_then_failed)
 {
-  make_folder();
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_counted_then_failed)), 0);
-  struct opgap_trace *trace = open_trace();
+  struct opgap_trace *trace = trace_of(body_counted_then_failed, 0);
   uint64_t last[2][5] = {{0}};
   struct records all = {.trace = trace};
   for (const struct opgap_record *record; (record = next_record(&all)) != NULL;)
@@ -1096,8 +1102,7 @@ START_TEST(counted_then_failed)
   ck_assert_mem_eq(last[0], failed, sizeof failed);
   ck_assert_mem_eq(last[1], timed, sizeof timed);
   ck_assert_uint_gt(last[1][4], 0);
-  opgap_trace_close(trace);
-  remove_folder();
+  forget(trace);
 }
 END_TEST
 
@@ -1140,9 +1145,7 @@ static void body_counts_read_meanwhile(void)
  * this test, too), and the last ones are all. */
 START_TEST(counts_read_meanwhile)
 {
-  make_folder();
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_counts_read_meanwhile)), 0);
-  struct opgap_trace *trace = open_trace();
+  struct opgap_trace *trace = trace_of(body_counts_read_meanwhile, 0);
   uint64_t calls = 0, bytes = 0, failed = 0, timed = 0;
   struct records all = {.trace = trace};
   for (const struct opgap_record *record; (record = next_record(&all)) != NULL;) {
@@ -1159,8 +1162,7 @@ START_TEST(counts_read_meanwhile)
   ck_assert_uint_eq(failed, COUNTS);
   ck_assert_uint_eq(timed, COUNTS);
   ck_assert_uint_eq(all_calls(trace, 0), COUNTS);
-  opgap_trace_close(trace);
-  remove_folder();
+  forget(trace);
 }
 END_TEST
 
@@ -1184,14 +1186,11 @@ static void body_loss(void)
 
 START_TEST(loss_is_counted)
 {
-  make_folder();
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_loss)), 0);
-  struct opgap_trace *trace = open_trace();
+  struct opgap_trace *trace = trace_of(body_loss, 0);
   const struct opgap_process_info *info = opgap_trace_process(trace, 0);
   ck_assert_uint_gt(info->lost_records, 0);
   ck_assert_uint_eq(all_calls(trace, 0) + info->lost_records, 100000);
-  opgap_trace_close(trace);
-  remove_folder();
+  forget(trace);
 }
 END_TEST
 
@@ -1241,12 +1240,10 @@ static void body_times_of_loss(void)
 
 START_TEST(times_of_a_loss)
 {
-  make_folder();
   loss_brackets = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ck_assert_ptr_ne(loss_brackets, MAP_FAILED);
   const uint64_t *at = loss_brackets;
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_times_of_loss)), 0);
-  struct opgap_trace *trace = open_trace();
+  struct opgap_trace *trace = trace_of(body_times_of_loss, 0);
   const struct opgap_process_info *info = opgap_trace_process(trace, 0);
   uint64_t announced[4] = {0}; /* by the kind of stream */
   struct records all = {.trace = trace};
@@ -1349,11 +1346,9 @@ static void body_short(void)
 
 START_TEST(short_records)
 {
-  make_folder();
   brackets = mmap(NULL, sizeof *brackets, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ck_assert_ptr_ne(brackets, MAP_FAILED);
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_short)), 0);
-  struct opgap_trace *trace = open_trace();
+  struct opgap_trace *trace = trace_of(body_short, 0);
   const struct opgap_process_info *info = opgap_trace_process(trace, 0);
   ck_assert_uint_eq(info->lost_records, 0);
   ck_assert_uint_eq(info->invalid_records, 0);
@@ -1455,11 +1450,7 @@ static void body_short_threads(void)
 
 START_TEST(short_threads)
 {
-  make_folder();
-  int status = run_child(body_short_threads);
-  ck_assert(WIFEXITED(status));
-  ck_assert_int_eq(WEXITSTATUS(status), 0);
-  struct opgap_trace *trace = open_trace();
+  struct opgap_trace *trace = trace_of(body_short_threads, 0);
   const struct opgap_process_info *info = opgap_trace_process(trace, 0);
   uint64_t calls = 0, counted = 0;
   struct records all = {.trace = trace};
@@ -1471,8 +1462,7 @@ START_TEST(short_threads)
   ck_assert_uint_eq(info->lost_records, 0);
   ck_assert_uint_eq(calls, 5 * SHORT_THREADS);
   ck_assert_uint_eq(counted, SHORT_THREADS);
-  opgap_trace_close(trace);
-  remove_folder();
+  forget(trace);
 }
 END_TEST
 
@@ -1506,12 +1496,9 @@ static void body_schedule(void)
 
 START_TEST(schedule_records_active_steps)
 {
-  make_folder();
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_schedule)), 0);
-  struct opgap_trace *trace = open_trace();
+  struct opgap_trace *trace = trace_of(body_schedule, 0);
   ck_assert_uint_eq(all_calls(trace, 0), 2);
-  opgap_trace_close(trace);
-  remove_folder();
+  forget(trace);
 }
 END_TEST
 
@@ -1530,9 +1517,7 @@ static void flip(const char *path, long at)
 
 START_TEST(damaged_file)
 {
-  make_folder();
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_clean)), 5);
-  struct opgap_trace *trace = open_trace();
+  struct opgap_trace *trace = trace_of(body_clean, 5);
   char path[512];
   snprintf(path, sizeof path, "%s", opgap_trace_process(trace, 0)->path);
   opgap_trace_close(trace);
@@ -1562,9 +1547,7 @@ END_TEST
 /* Each byte of the file's header behind what says how to read it: told, and nothing else is lost. */
 START_TEST(damaged_header)
 {
-  make_folder();
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_clean)), 5);
-  struct opgap_trace *trace = open_trace();
+  struct opgap_trace *trace = trace_of(body_clean, 5);
   char path[512];
   struct opgap_process_info before = *opgap_trace_process(trace, 0);
   snprintf(path, sizeof path, "%s", before.path);
@@ -1588,17 +1571,14 @@ START_TEST(damaged_header)
   }
   trace = open_trace();
   ck_assert(opgap_trace_process(trace, 0)->complete);
-  opgap_trace_close(trace);
-  remove_folder();
+  forget(trace);
 }
 END_TEST
 
 /* The part before a file: without a sound header nobody knows whose it is. */
 START_TEST(damaged_older_part)
 {
-  make_folder();
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_clean)), 5);
-  struct opgap_trace *trace = open_trace();
+  struct opgap_trace *trace = trace_of(body_clean, 5);
   char path[512], older[520];
   struct opgap_process_info before = *opgap_trace_process(trace, 0);
   snprintf(path, sizeof path, "%s", before.path);
@@ -1709,7 +1689,7 @@ START_TEST(followed)
   refresh(trace, monotonic_ns());
   ck_assert_uint_gt(first_call(trace, 3 * PHASE), first);
   /* another process joins, and the first one ends */
-  ck_assert_int_eq(WEXITSTATUS(run_child(body_clean)), 5);
+  run_to_end(body_clean, 5);
   ck_assert_int_eq(write(go[1], "e", 1), 1);
   int status;
   ck_assert_int_eq(waitpid(pid, &status, 0), pid);
@@ -1734,10 +1714,8 @@ START_TEST(followed)
   ck_assert(!opgap_trace_refresh(trace, 0, error, sizeof error));
   ck_assert_ptr_nonnull(strstr(error, "No such file"));
   opgap_trace_close(trace);
-  for (int i = 0; i < 2; i++) {
-    close(go[i]);
-    close(done[i]);
-  }
+  close_pipe(go);
+  close_pipe(done);
 }
 END_TEST
 
