@@ -2,6 +2,7 @@
 
 control_test.py OPGAP TRACER PROGRAM CASE
 """
+import glob
 import json
 import os
 import re
@@ -158,12 +159,17 @@ CHILDREN = {"exit": 7, "_exit": 7, "_exit_at_once": 0, "quick_exit": 7, "killed"
             "spawn": 0, "system": 0}
 
 
+def rings_of(pid):
+    return set(glob.glob(f"/dev/shm/opgap-*-{pid}-*.ring"))
+
+
 def children(folder):
     """No child's end, exec or kill, nor what it does to itself, reaches the page of its parent; each kind's own calls
     are counted where it can have a session."""
     for kind, allocations in CHILDREN.items():
         place = os.path.join(folder, kind)
         os.mkdir(place)
+        before = rings_of("*")
         job = Job(place, OPGAP_CONTROL="on")
         job.tell("m 100")
         assert job.tell("c " + kind) == "ok", kind
@@ -175,6 +181,7 @@ def children(folder):
         job.tell("m 800")
         pid = job.program.pid
         job.end()
+        assert rings_of(pid) <= before, kind  # the parent has drained its own
         assert mallocs(job.trace, of=pid) == {pid: 1100}, (kind, mallocs(job.trace, of=pid))
         assert switches(job.trace, pid) == [0, 1], kind
         with open(job.errors) as errors:
@@ -380,8 +387,8 @@ def recorder_snapshot(folder):
     job.end()
 
 
-CASES = {f.__name__: f for f in (single_thread, on_at_first, processes, children, orphan, steps, not_controlled, quiet, snapshots,
-                                recorder, recorder_killed, recorder_size, recorder_snapshot)}
+CASES = {f.__name__: f for f in (single_thread, on_at_first, processes, children, orphan, steps, not_controlled, quiet,
+                                snapshots, recorder, recorder_killed, recorder_size, recorder_snapshot)}
 with tempfile.TemporaryDirectory(prefix="opgap-control-") as place:
     try:
         CASES[CASE](os.path.realpath(place))
