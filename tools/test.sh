@@ -40,7 +40,7 @@ step()
   if "$@" >"$logs/$name.log" 2>&1; then
     say "$name: passed ($(($(date +%s) - start)) s)"
   else
-    grep -E -A 8 'FAILED|error:|\*\*\*Failed|Error' "$logs/$name.log" | head -n 80
+    grep -E -A 20 'FAILED|error:|\*\*\*Failed|Error' "$logs/$name.log" | head -n 80
     fail "$name" "(all of its output: $logs/$name.log)"
   fi
 }
