@@ -12,11 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "analysis/summary.h"
 #include "output/replace.h"
 #include "output/table.h"
+
+#define PROGRESS_AFTER_NS 1000000000u
 
 /* One line, safe for a terminal whatever names and arguments are in it. */
 static void complain(const char *command, const char *format, va_list arguments)
@@ -158,21 +161,25 @@ bool opgap_parse_steps(const char *text, uint64_t *first, uint64_t *last)
   return good;
 }
 
+uint64_t opgap_monotonic_ns(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 void opgap_progress_begin(struct opgap_progress *progress, const char *what)
 {
-  *progress = (struct opgap_progress){.what = what, .percent = -1, .terminal = isatty(STDERR_FILENO)};
-  clock_gettime(CLOCK_MONOTONIC, &progress->start);
+  *progress = (struct opgap_progress){
+      .what = what, .start_ns = opgap_monotonic_ns(), .percent = -1, .terminal = isatty(STDERR_FILENO)};
 }
 
 void opgap_progress_show(void *context, uint64_t done, uint64_t total)
 {
   struct opgap_progress *progress = context;
-  struct timespec now;
   int percent = total ? (int)(100.0 * (double)done / (double)total) : 0;
-  if (!progress->terminal || percent == progress->percent)
-    return;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  if (now.tv_sec - progress->start.tv_sec < 1)
+  if (!progress->terminal || percent == progress->percent ||
+      opgap_monotonic_ns() - progress->start_ns < PROGRESS_AFTER_NS)
     return;
   progress->percent = percent;
   fprintf(stderr, "\ropgap: %s: %d %%", progress->what, percent > 100 ? 100 : percent);

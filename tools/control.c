@@ -43,13 +43,6 @@ static void cannot(struct job *job, int pid, const char *why)
   opgap_fail(0, "process %d cannot be switched: %s", pid, why);
 }
 
-static uint64_t now_ns(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static void wake_flusher(struct opgap_arena *arena)
 {
   if (atomic_exchange(&arena->flusher_sleeps, 0))
@@ -82,7 +75,7 @@ static void switch_one(void *context, struct opgap_arena *arena, int fd)
   }
   if (atomic_load(&control->wanted) == job->on) {
     job->already++;
-  } else if (!opgap_control_note(control, now_ns(), job->on)) {
+  } else if (!opgap_control_note(control, opgap_monotonic_ns(), job->on)) {
     cannot(job, arena->pid, "it was switched too often since it last wrote to its trace");
   } else {
     atomic_store(&control->wanted, job->on);

@@ -70,11 +70,14 @@ int opgap_options(const char *command, int argc, char **argv, const char *letter
 /* A `take` for one option: its value goes to the `const char *` at `text`. */
 int opgap_take_text(void *text, int option, const char *value);
 
-/* A percentage on the terminal, from the second second on; nothing where stderr is no terminal. */
+/* CLOCK_MONOTONIC. */
+uint64_t opgap_monotonic_ns(void);
+
+/* A percentage on the terminal, of what has taken a second; nothing where stderr is no terminal. */
 struct opgap_progress {
   const char *what;
-  struct timespec start;
-  int percent; /* last shown; -1: none yet */
+  uint64_t start_ns; /* opgap_monotonic_ns() */
+  int percent;       /* last shown; -1: none yet */
   bool terminal;
 };
 void opgap_progress_begin(struct opgap_progress *progress, const char *what);

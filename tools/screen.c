@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "opgap.h"
+
 static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT};
 #define WATCHED (sizeof watched / sizeof *watched)
 
@@ -72,9 +74,7 @@ void screen_close(void)
 
 static struct timespec time_until(uint64_t until_ns)
 {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+  uint64_t now_ns = opgap_monotonic_ns();
   uint64_t left = until_ns > now_ns ? until_ns - now_ns : 0;
   return (struct timespec){(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
 }

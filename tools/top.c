@@ -217,13 +217,6 @@ static void draw(const struct watch *watch, const struct opgap_summary *summary,
   free(text);
 }
 
-static uint64_t monotonic_ns(void)
-{
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static bool done(const struct watch *watch)
 {
   /* a trace that nobody wrote at the first look ended long ago */
@@ -253,7 +246,7 @@ static bool show(const struct watch *watch, const struct opgap_summary *summary,
 static int follow(struct watch *watch)
 {
   char error[1024] = "";
-  uint64_t next_ns = monotonic_ns();
+  uint64_t next_ns = opgap_monotonic_ns();
   for (;;) {
     struct opgap_live live = {0};
     struct opgap_summary *summary = look(watch, &live, error, sizeof error);
@@ -262,8 +255,8 @@ static int follow(struct watch *watch)
       return opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
     }
     next_ns += watch->options->interval_ns;
-    if (next_ns < monotonic_ns()) /* a look that took longer than the interval */
-      next_ns = monotonic_ns();
+    if (next_ns < opgap_monotonic_ns()) /* a look that took longer than the interval */
+      next_ns = opgap_monotonic_ns();
     /* the look that only confirms the end has nothing to show */
     bool confirms = watch->quiet >= GRACE && live.new_records == 0;
     bool go_on = confirms || show(watch, summary, &live, next_ns);
