@@ -214,6 +214,8 @@ static void walk_unexplained(struct walk *w, struct thread *t, const struct hook
   case VERB_POLL:
     if (is_pipe(w->a, call))
       add(w, t, OPGAP_CAUSE_SYNCHRONISATION, DOING_WAIT, hook->name, 0, ns);
+    else if (call->timed_out)
+      add(w, t, OPGAP_CAUSE_SLEEP, DOING_SLEEP, hook->name, 0, ns);
     else
       add(w, t, OPGAP_CAUSE_COMMUNICATION, DOING_SOCKET, hook->name, 0, ns);
     break;

@@ -93,6 +93,7 @@ struct past_call {
   uint16_t event;
   uint8_t depth;
   bool named;
+  bool timed_out; /* it waited for descriptors, none known to be a socket, and none was ready */
 };
 /* An outermost framework op, or a DataLoader's __next__. */
 struct past_op {

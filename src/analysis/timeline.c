@@ -127,6 +127,7 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
   struct past_call *past = RING_PUSH(a, &t->calls);
   *past = (struct past_call){
       .start = r->start_ns, .end = r->end_ns, .object = object, .event = r->event, .depth = r->depth, .named = named};
+  past->timed_out = hook->verb == VERB_POLL && r->status == 0 && r->field[1] == 0 && !(flags & NAME_SOCKET);
   struct edge edge = {0};
   if (!named && hook->flags & OPGAP_EVENT_BLOCKING && object_waker(a, t, past, &edge)) {
     past->waker = edge.thread + 1;

@@ -513,6 +513,25 @@ START_TEST(test_network_in_steps_is_communication)
 }
 END_TEST
 
+/* A wait for descriptors until its time is over, for none or for those of an epoll, is a sleep; that for a socket
+ * is not. */
+START_TEST(test_poll_that_times_out_is_sleep)
+{
+  for (uint64_t i = 0; i < WAITING_STEPS; i++) {
+    waiting_step_ops(i);
+    fake_file_call(p, t, 0, FAKE_POLL, waiting_step(i) + 3000, waiting_step(i) + 5000, "", 0);
+    fake_file_call(p, t, 0, FAKE_POLL, waiting_step(i) + 5000, waiting_step(i) + 8000, "anon_inode:[eventpoll]", 0);
+    fake_file_call(p, t, 0, FAKE_POLL, waiting_step(i) + 8000, waiting_step(i) + 9000, "socket:[5]", 0);
+    waiting_step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->breakdown.wait_ns[OPGAP_CAUSE_SLEEP], 19 * 5000 * US);
+  ck_assert_uint_eq(s->breakdown.class_ns[OPGAP_CLASS_COMMUNICATION], 19 * 1000 * US);
+  ck_assert_str_eq(s->verdict.bottlenecks[0].kind, "sleep");
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* The main thread waits for a thread that runs a collective as an op. */
 START_TEST(test_wait_for_collective_is_communication)
 {
@@ -1378,6 +1397,7 @@ int main(void)
   tcase_add_test(tests, test_lock_in_steps_is_no_dispatch);
   tcase_add_test(tests, test_reads_in_steps_are_data_loading);
   tcase_add_test(tests, test_network_in_steps_is_communication);
+  tcase_add_test(tests, test_poll_that_times_out_is_sleep);
   tcase_add_test(tests, test_wait_for_collective_is_communication);
   tcase_add_test(tests, test_two_optimizers_are_one_step);
   tcase_add_test(tests, test_gan_without_loader);
