@@ -117,23 +117,6 @@ static void print_hooks(void)
 
 /* ---- a trace ---- */
 
-static const char *ended_text(enum opgap_ended ended)
-{
-  switch (ended) {
-  case OPGAP_ENDED_CLEAN:
-    return "clean";
-  case OPGAP_ENDED_EXEC:
-    return "exec";
-  case OPGAP_ENDED_KILLED:
-    return "killed";
-  case OPGAP_ENDED_RUNNING:
-    return "running";
-  case OPGAP_ENDED_UNKNOWN:
-    break;
-  }
-  return "unknown";
-}
-
 static const char *stream_text(uint8_t kind)
 {
   switch ((enum opgap_stream_kind)kind) {
@@ -153,7 +136,7 @@ static void print_process(const struct opgap_trace *trace, unsigned number)
   const struct opgap_process_info *p = opgap_trace_process(trace, number);
   printf("process %d (parent %d) on %s: %s\n", p->pid, p->ppid, opgap_printable(p->host), opgap_printable(p->command));
   printf("  file      %s\n", opgap_printable(p->path));
-  printf("  ended     %s", ended_text(p->ended));
+  printf("  ended     %s", opgap_ended_name(p->ended));
   if (p->ended == OPGAP_ENDED_CLEAN)
     printf(", exit status %d", p->exit_status);
   printf("%s%s\n", p->forked ? ", began by fork" : "", p->kill_safe ? "" : ", not kill-safe");

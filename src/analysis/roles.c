@@ -177,22 +177,6 @@ bool roles_include(struct analysis *a, char *error, size_t size)
   return included > 0;
 }
 
-static const char *ended_text(enum opgap_ended ended)
-{
-  switch (ended) {
-  case OPGAP_ENDED_CLEAN:
-    return "clean";
-  case OPGAP_ENDED_EXEC:
-    return "exec";
-  case OPGAP_ENDED_KILLED:
-    return "killed";
-  case OPGAP_ENDED_RUNNING:
-    return "running";
-  default:
-    return "unknown";
-  }
-}
-
 static uint64_t allocations_of(const struct analysis *a, unsigned process)
 {
   uint64_t sum = 0;
@@ -222,7 +206,7 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_process 
                                     .command = opgap_pool_string(a->pool, info->command),
                                     .start_ns = info->start_ns - a->start_ns,
                                     .end_ns = p->end_ns > a->start_ns ? p->end_ns - a->start_ns : 0,
-                                    .ended = ended_text(info->ended),
+                                    .ended = opgap_ended_name(info->ended),
                                     .exit_status = info->ended == OPGAP_ENDED_CLEAN ? info->exit_status : -1,
                                     .complete = info->complete,
                                     .kill_safe = info->kill_safe,

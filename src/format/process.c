@@ -158,6 +158,26 @@ static int64_t info_number(const struct process *process, const char *key, int64
   return *end ? missing : n;
 }
 
+static const char *const ended_names[] = {[OPGAP_ENDED_UNKNOWN] = "unknown",
+                                          [OPGAP_ENDED_CLEAN] = "clean",
+                                          [OPGAP_ENDED_EXEC] = "exec",
+                                          [OPGAP_ENDED_KILLED] = "killed",
+                                          [OPGAP_ENDED_RUNNING] = "running"};
+
+const char *opgap_ended_name(enum opgap_ended ended)
+{
+  return ended_names[ended];
+}
+
+static enum opgap_ended ended_by_name(const char *name)
+{
+  unsigned ended = sizeof ended_names / sizeof *ended_names;
+  while (name != NULL && ended-- > 0)
+    if (strcmp(ended_names[ended], name) == 0)
+      return (enum opgap_ended)ended;
+  return OPGAP_ENDED_UNKNOWN;
+}
+
 static void fill_info(struct process *process)
 {
   struct opgap_process_info *info = &process->info;
@@ -175,12 +195,7 @@ static void fill_info(struct process *process)
   info->exit_status = (int32_t)info_number(process, "exit_status", 0);
   info->invalid_records = (uint64_t)info_number(process, "invalid_records", 0);
   text = process->end_seen ? process_info(process, "ended") : NULL;
-  info->ended = text == NULL                   ? OPGAP_ENDED_UNKNOWN
-                : strcmp(text, "clean") == 0   ? OPGAP_ENDED_CLEAN
-                : strcmp(text, "exec") == 0    ? OPGAP_ENDED_EXEC
-                : strcmp(text, "killed") == 0  ? OPGAP_ENDED_KILLED
-                : strcmp(text, "running") == 0 ? OPGAP_ENDED_RUNNING
-                                               : OPGAP_ENDED_UNKNOWN;
+  info->ended = ended_by_name(text);
   for (unsigned i = 0; i < info->stream_count; i++)
     info->lost_records += info->streams[i].lost;
   uint64_t told = (uint64_t)info_number(process, "lost_records", 0);

@@ -24,6 +24,9 @@ struct opgap_cursor;
 enum opgap_stream_kind { OPGAP_STREAM_THREAD = 1, OPGAP_STREAM_PROCESS = 2, OPGAP_STREAM_GPU = 3 };
 enum opgap_ended { OPGAP_ENDED_UNKNOWN, OPGAP_ENDED_CLEAN, OPGAP_ENDED_EXEC, OPGAP_ENDED_KILLED, OPGAP_ENDED_RUNNING };
 
+/* "clean", "exec", "killed", "running" or "unknown", as in a process file. */
+const char *opgap_ended_name(enum opgap_ended ended);
+
 struct opgap_stream_info {
   uint32_t serial;            /* unique in its process file */
   uint8_t kind;               /* enum opgap_stream_kind */
