@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "analysis/summary.h"
+#include "analysis/analysis.h"
 #include "output/replace.h"
 #include "output/table.h"
 
@@ -122,7 +122,7 @@ bool opgap_parse_number(const char *text, uint64_t *value)
   return true;
 }
 
-int opgap_parse_threads(const char *command, const char *text, unsigned *threads)
+int opgap_take_threads(const char *command, const char *text, unsigned *threads)
 {
   uint64_t number;
   if (!opgap_parse_number(text, &number) || number == 0 || number > UINT_MAX)
@@ -149,16 +149,27 @@ bool opgap_parse_time(const char *text, uint64_t *ns)
   return false;
 }
 
-bool opgap_parse_steps(const char *text, uint64_t *first, uint64_t *last)
+int opgap_take_steps(const char *command, const char *text, struct opgap_analysis_options *options)
 {
   char *copy = strdup(text), *colon = copy ? strchr(copy, ':') : NULL;
-  bool good = false;
+  options->steps_given = false;
   if (colon != NULL) {
     *colon = '\0';
-    good = opgap_parse_number(copy, first) && opgap_parse_number(colon + 1, last) && *first <= *last;
+    options->steps_given = opgap_parse_number(copy, &options->first_step) &&
+                           opgap_parse_number(colon + 1, &options->last_step) &&
+                           options->first_step <= options->last_step;
   }
   free(copy);
-  return good;
+  if (!options->steps_given)
+    return opgap_usage_error(command, "--steps %s: must be A:B, the first and last step, counted from 0", text);
+  return 0;
+}
+
+int opgap_take_min_gap(const char *command, const char *text, struct opgap_analysis_options *options)
+{
+  if (!opgap_parse_time(text, &options->gpu_min_gap_ns) || options->gpu_min_gap_ns == 0)
+    return opgap_usage_error(command, "--min-gap %s: must be a time such as 50us or 1ms", text);
+  return 0;
 }
 
 uint64_t opgap_monotonic_ns(void)

@@ -121,11 +121,7 @@ static int set_option(void *context, int option, const char *value)
     request->analysis.process = value;
     return 0;
   case OPT_STEPS:
-    request->analysis.steps_given =
-        opgap_parse_steps(value, &request->analysis.first_step, &request->analysis.last_step);
-    if (!request->analysis.steps_given)
-      return opgap_usage_error("export", "--steps %s: must be A:B, the first and last step, counted from 0", value);
-    return 0;
+    return opgap_take_steps("export", value, &request->analysis);
   case OPT_FROM_TIME:
     return opgap_parse_time(value, &request->filter.from_ns) ? 0 : bad_time("--from-time", value);
   case OPT_TO_TIME:
@@ -146,7 +142,7 @@ static int set_option(void *context, int option, const char *value)
     request->max_bytes = number << 20;
     return 0;
   case OPT_THREADS:
-    return opgap_parse_threads("export", value, &request->analysis.threads);
+    return opgap_take_threads("export", value, &request->analysis.threads);
   default:
     return OPGAP_EXIT_USAGE;
   }

@@ -172,7 +172,7 @@ static int set_option(struct request *request, int option, const char *value)
     request->all = true;
     return OPGAP_EXIT_DONE;
   case OPT_THREADS:
-    return opgap_parse_threads("gate", value, &request->threads);
+    return opgap_take_threads("gate", value, &request->threads);
   case OPT_LIST:
     request->list = true;
     return OPGAP_EXIT_DONE;

@@ -100,14 +100,9 @@ static int set_option(void *context, int option, const char *value)
     analysis->process = value;
     return 0;
   case OPT_STEPS:
-    analysis->steps_given = opgap_parse_steps(value, &analysis->first_step, &analysis->last_step);
-    if (!analysis->steps_given)
-      return opgap_usage_error("html", "--steps %s: must be A:B, the first and last step, counted from 0", value);
-    return 0;
+    return opgap_take_steps("html", value, analysis);
   case OPT_MIN_GAP:
-    if (!opgap_parse_time(value, &analysis->gpu_min_gap_ns) || analysis->gpu_min_gap_ns == 0)
-      return opgap_usage_error("html", "--min-gap %s: must be a time such as 50us or 1ms", value);
-    return 0;
+    return opgap_take_min_gap("html", value, analysis);
   default:
     if (!opgap_parse_time(value, &analysis->thread_min_gap_ns) || analysis->thread_min_gap_ns == 0)
       return opgap_usage_error("html", "--min-thread-gap %s: must be a time such as 50us or 1ms", value);

@@ -54,13 +54,15 @@ int opgap_trace_exit(const struct opgap_summary *summary);
  * NULL when none is near. */
 const char *opgap_nearest(const char *word, const char *const *words, size_t count);
 
-/* Values of options; false: not such a value.  A time has a unit (50us, 1ms, 0.5s) and becomes ns.  Steps are A:B with
- * A <= B, counted from 0. */
+/* Values of options; false: not such a value.  A time has a unit (50us, 1ms, 0.5s) and becomes ns. */
 bool opgap_parse_number(const char *text, uint64_t *value);
-/* The value of --threads: 0, or the exit code of a wrong one. */
-int opgap_parse_threads(const char *command, const char *text, unsigned *threads);
 bool opgap_parse_time(const char *text, uint64_t *ns);
-bool opgap_parse_steps(const char *text, uint64_t *first, uint64_t *last);
+/* The value of an option that several commands have: 0, or the exit code of a wrong one, which is said.  --steps is A:B
+ * with A <= B, counted from 0. */
+struct opgap_analysis_options;
+int opgap_take_threads(const char *command, const char *text, unsigned *threads);
+int opgap_take_steps(const char *command, const char *text, struct opgap_analysis_options *options);
+int opgap_take_min_gap(const char *command, const char *text, struct opgap_analysis_options *options);
 
 /* Reads the options of a command: `take` gets each with its value and returns 0, or the exit code of a wrong one.  The
  * option of value 'h' prints the help.  Returns -1 to go on, with optind at the first argument, else the exit code. */

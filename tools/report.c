@@ -131,15 +131,9 @@ static int set_option(void *context, int option, const char *value)
     request->analysis.process = value;
     return 0;
   case OPT_STEPS:
-    request->analysis.steps_given =
-        opgap_parse_steps(value, &request->analysis.first_step, &request->analysis.last_step);
-    if (!request->analysis.steps_given)
-      return opgap_usage_error("report", "--steps %s: must be A:B, the first and last step, counted from 0", value);
-    return 0;
+    return opgap_take_steps("report", value, &request->analysis);
   case OPT_MIN_GAP:
-    if (!opgap_parse_time(value, &request->analysis.gpu_min_gap_ns) || request->analysis.gpu_min_gap_ns == 0)
-      return opgap_usage_error("report", "--min-gap %s: must be a time such as 50us or 1ms", value);
-    return 0;
+    return opgap_take_min_gap("report", value, &request->analysis);
   case OPT_BY:
     request->by = opgap_stack_by_parse(value);
     if (request->by == OPGAP_BY_COUNT)
@@ -150,7 +144,7 @@ static int set_option(void *context, int option, const char *value)
       return opgap_usage_error("report", "--min-thread-gap %s: must be a time such as 50us or 1ms", value);
     return 0;
   case OPT_THREADS:
-    return opgap_parse_threads("report", value, &request->analysis.threads);
+    return opgap_take_threads("report", value, &request->analysis.threads);
   case OPT_PLOT:
     request->output.plot = true;
     return 0;
