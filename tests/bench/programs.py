@@ -22,7 +22,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-LIMIT_S = 600  # of a run
+LIMIT_S, LIMIT_RATIO = 60, 40  # a run ends within the first, or within this many times the plain program's time
 
 
 class Program:
@@ -125,9 +125,9 @@ def folder_bytes(path):
     return sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(path) for name in names)
 
 
-def run_once(program, way, folder):
-    """(CPU s, wall s, peak bytes, trace bytes, steps, steps/s), or None if it failed or did not end (heaptrack waits for
-    ever where DataLoader workers were forked)."""
+def run_once(program, way, folder, limit_s=900):
+    """(CPU s, wall s, peak bytes, trace bytes, steps, steps/s), or why there are none: it failed, or did not end (heaptrack
+    waits for ever where DataLoader workers were forked)."""
     out = tempfile.mkdtemp(dir=folder)
     fill = lambda text: text.replace("{out}", out)
     words = (way.prefix if way else []) + program.command(folder)
@@ -140,7 +140,7 @@ def run_once(program, way, folder):
     with open(os.path.join(folder, "said"), "w+", errors="replace") as said:
         child = subprocess.Popen(command, stdout=said, stderr=subprocess.DEVNULL, env=environment,
                                  start_new_session=True)
-        limit = threading.Timer(LIMIT_S, os.killpg, (child.pid, signal.SIGKILL))
+        limit = threading.Timer(limit_s, os.killpg, (child.pid, signal.SIGKILL))
         limit.start()
         try:
             _, status, usage = os.wait4(child.pid, 0)
@@ -164,8 +164,12 @@ def run_once(program, way, folder):
     elif found:
         steps, rate = int(found.group(1)), float(found.group(2))
     if status != 0:
-        return None
+        return "failed" if wall < limit_s else "no end in %d s" % limit_s
     return cpu, wall, usage.ru_maxrss * 1024, traced, steps, rate
+
+
+def problem_of(runs):
+    return next((run for run in runs if isinstance(run, str)), None)
 
 
 def half_quartiles(values):
@@ -191,8 +195,8 @@ def print_program(program, plain, results):
     middle = lambda runs, field: statistics.median(run[field] for run in runs)
     rows = [["", "CPU s", "added", "+-", "wall s", "added", "+-", "peak MiB", "added", "trace", "a step", "steps/s"]]
     for name, runs in [("plain", plain)] + results:
-        if any(run is None for run in runs):
-            rows.append([name, "failed"] + [""] * 10)
+        if problem := problem_of(runs):
+            rows.append([name, problem] + [""] * 10)
             continue
         row = [name, "%.2f" % middle(runs, 0)]
         row += percent(runs, plain, 0) if runs is not plain else ("", "")
@@ -219,16 +223,20 @@ def run_program(program, ways, arguments, folder):
 
     program.setup(folder)
     say("caches")
-    run_once(program, None, folder)  # fills caches, writes data sets
+    first = run_once(program, None, folder)  # fills caches, writes data sets
+    if isinstance(first, str):
+        sys.exit("%s without a tracer: %s" % (program.name, first))
+    limit_s = max(LIMIT_S, LIMIT_RATIO * first[1])
     results = [("plain", [])] + [(way.name, []) for way in ways]
     for number in range(arguments.rounds):
         for way, (name, runs) in zip([None] + ways, results):
             if arguments.fast and number > 0 and way and way.slow:
                 continue
             say("round %d of %d, %s" % (number + 1, arguments.rounds, name))
-            runs.append(run_once(program, way, folder))
-    if any(run is None for run in results[0][1]):
-        sys.exit("%s fails without a tracer" % program.name)
+            if not problem_of(runs):
+                runs.append(run_once(program, way, folder, limit_s))
+    if problem := problem_of(results[0][1]):
+        sys.exit("%s without a tracer: %s" % (program.name, problem))
     return results
 
 
@@ -279,8 +287,8 @@ def main():
 
 def check(program, results):
     for name, runs in results:
-        if any(run is None for run in runs):
-            sys.exit("%s, %s: the program failed" % (program.name, name))
+        if problem := problem_of(runs):
+            sys.exit("%s, %s: %s" % (program.name, name, problem))
         for cpu, wall, peak, trace, steps, _ in runs:
             if min(cpu, wall, peak) <= 0 or (name not in ("plain", "torch, empty callbacks") and trace == 0):
                 sys.exit("%s, %s: a figure is missing" % (program.name, name))
