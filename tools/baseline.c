@@ -31,14 +31,14 @@ static int check(const struct opgap_runs *runs)
 {
   for (size_t i = 0; i < runs->run_count; i++) {
     const struct opgap_run *run = &runs->runs[i];
-    if (run->steps == 0)
-      return opgap_fail(OPGAP_EXIT_INCOMPARABLE, "%s has no steps after warm-up: nothing to compare per step",
-                        run->path);
+    if (run->damage != NULL)
+      return opgap_fail(OPGAP_EXIT_INCOMPARABLE, "the trace is damaged: %s", run->damage);
     if (run->lost_records > 0)
       return opgap_fail(OPGAP_EXIT_INCOMPARABLE, "%s lost %llu records: its counts are not exact", run->path,
                         (unsigned long long)run->lost_records);
-    if (run->damage != NULL)
-      return opgap_fail(OPGAP_EXIT_INCOMPARABLE, "%s is damaged: %s", run->path, run->damage);
+    if (run->steps == 0)
+      return opgap_fail(OPGAP_EXIT_INCOMPARABLE, "%s has no steps after warm-up: nothing to compare per step",
+                        run->path);
   }
   return OPGAP_EXIT_DONE;
 }

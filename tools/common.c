@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "analysis/analysis.h"
+#include "format/reader.h"
 #include "output/replace.h"
 #include "output/table.h"
 
@@ -61,15 +62,29 @@ int opgap_fail(int code, const char *format, ...)
   return code;
 }
 
-int opgap_trace_exit(const struct opgap_summary *summary)
+int opgap_damage_exit(const char *damage, size_t files)
+{
+  char others[64] = "";
+  if (damage == NULL)
+    return OPGAP_EXIT_DONE;
+  if (files > 1)
+    snprintf(others, sizeof others, " (and %zu more file%s: see opgap report)", files - 1, files == 2 ? "" : "s");
+  return opgap_fail(OPGAP_EXIT_DAMAGED, "the trace is damaged: %s%s", damage, others);
+}
+
+int opgap_summary_exit(const struct opgap_summary *summary)
 {
   if (summary->complete)
     return OPGAP_EXIT_DONE;
-  char others[64] = "";
-  if (summary->damage_count > 1)
-    snprintf(others, sizeof others, " (and %zu more files: see opgap report)", summary->damage_count - 1);
-  return opgap_fail(OPGAP_EXIT_DAMAGED, "the trace is damaged: %s%s",
-                    summary->damage_count > 0 ? summary->damage[0] : "bytes are missing", others);
+  return opgap_damage_exit(summary->damage_count > 0 ? summary->damage[0] : "bytes are missing", summary->damage_count);
+}
+
+int opgap_trace_exit(const struct opgap_trace *trace)
+{
+  size_t files = 0;
+  while (opgap_trace_damage(trace, (unsigned)files) != NULL)
+    files++;
+  return opgap_damage_exit(opgap_trace_damage(trace, 0), files);
 }
 
 /* Edit distance of two short words; long ones count as far apart. */

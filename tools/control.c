@@ -31,11 +31,31 @@ struct job {
   uint32_t on;
   unsigned files, live; /* process files; processes that run, before the first was switched */
   unsigned switched, already, failed;
-  int32_t *pids; /* whose rings were found */
+  int32_t *pids; /* that were switched, or told why they cannot be */
   size_t pid_count;
+  bool last_look;   /* for a ring of each process */
+  unsigned waiting; /* processes to look for again */
 };
 
+#define LOOKS 200u /* for rings of processes that start or end just now */
+#define LOOK_AGAIN_NS 10000000
+
 /* ---- start and stop ---- */
+
+static bool is_known(const struct job *job, int pid)
+{
+  for (size_t i = 0; i < job->pid_count; i++)
+    if (job->pids[i] == pid)
+      return true;
+  return false;
+}
+
+static void know(struct job *job, int pid)
+{
+  int32_t *grown = realloc(job->pids, (job->pid_count + 1) * sizeof *grown);
+  if (grown != NULL)
+    (job->pids = grown)[job->pid_count++] = pid;
+}
 
 static void cannot(struct job *job, int pid, const char *why)
 {
@@ -62,9 +82,9 @@ static void switch_one(void *context, struct opgap_arena *arena, int fd)
 {
   struct job *job = context;
   struct opgap_control *control = opgap_arena_control(arena);
-  int32_t *grown = realloc(job->pids, (job->pid_count + 1) * sizeof *grown);
-  if (grown != NULL)
-    (job->pids = grown)[job->pid_count++] = arena->pid;
+  if (is_known(job, arena->pid))
+    return;
+  know(job, arena->pid);
   if (atomic_load(&control->available) == 0) {
     cannot(job, arena->pid, "it was started without OPGAP_CONTROL=on or idle");
     return;
@@ -137,33 +157,86 @@ static int live_pid(const char *name)
   return strtoull(at, NULL, 10) == start ? pid : 0;
 }
 
-/* Calls visit with the pid of each process file, 0 when that process does not run here. */
-static void each_file(struct job *job, void (*visit)(struct job *job, int pid))
+/* Calls visit with each process file and the pid of its process, 0 when that does not run here. */
+static void each_file(struct job *job, void (*visit)(struct job *job, const char *name, int pid))
 {
   DIR *folder = opendir(job->trace);
   for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
     size_t n = strlen(entry->d_name);
     if (n > 5 && strcmp(entry->d_name + n - 5, ".opgt") == 0)
-      visit(job, live_pid(entry->d_name));
+      visit(job, entry->d_name, live_pid(entry->d_name));
   }
   if (folder != NULL)
     closedir(folder);
 }
 
-static void count(struct job *job, int pid)
+static void count(struct job *job, const char *name, int pid)
 {
+  (void)name;
   job->files++;
   job->live += pid != 0;
 }
 
-/* A live process whose ring was not found. */
-static void name_unreachable(struct job *job, int pid)
+enum out_of_reach { IS_OVER, COMES_OR_GOES, IN_PRIVATE_MEMORY, OF_ANOTHER_USER };
+
+/* Why the ring of a live process was not found, by what its file says.  Who is about to exit records no more, and what
+ * a process executes reads the trace's word. */
+static enum out_of_reach why_out_of_reach(const struct job *job, const char *name)
 {
-  bool known = pid == 0;
-  for (size_t i = 0; i < job->pid_count && !known; i++)
-    known = job->pids[i] == pid;
-  if (!known)
-    cannot(job, pid, "its ring is private memory, or belongs to another user");
+  char path[PATH_MAX], error[1024];
+  if (snprintf(path, sizeof path, "%s/%s", job->trace, name) >= (int)sizeof path)
+    return COMES_OR_GOES;
+  struct opgap_trace *trace = opgap_trace_open(path, error, sizeof error);
+  if (trace == NULL) /* it has no head yet, or a new part takes its place */
+    return COMES_OR_GOES;
+  enum out_of_reach why = COMES_OR_GOES;
+  enum opgap_ended ended = opgap_trace_process(trace, 0)->ended;
+  const char *kill_safe = opgap_trace_info(trace, 0, "kill_safe"), *ring = opgap_trace_info(trace, 0, "ring");
+  if (ended == OPGAP_ENDED_CLEAN || ended == OPGAP_ENDED_EXEC)
+    why = IS_OVER;
+  else if (kill_safe != NULL && strcmp(kill_safe, "0") == 0)
+    why = IN_PRIVATE_MEMORY;
+  else if (ring != NULL && access(ring, R_OK | W_OK) != 0 && errno == EACCES)
+    why = OF_ANOTHER_USER;
+  opgap_trace_close(trace);
+  return why;
+}
+
+static void look_for(struct job *job, const char *name, int pid)
+{
+  if (pid == 0 || is_known(job, pid))
+    return;
+  switch (why_out_of_reach(job, name)) {
+  case IS_OVER:
+    return;
+  case COMES_OR_GOES:
+    job->waiting++;
+    if (!job->last_look)
+      return;
+    cannot(job, pid, "its ring was not found: for two seconds it has been starting, or ending");
+    break;
+  case IN_PRIVATE_MEMORY:
+    cannot(job, pid, "its ring is private memory: there was no room in /dev/shm or the trace folder");
+    break;
+  case OF_ANOTHER_USER:
+    cannot(job, pid, "its ring belongs to another user");
+    break;
+  }
+  know(job, pid);
+}
+
+/* All processes whose rings can be found; those that start or end are looked for until they have done so. */
+static void switch_all(struct job *job)
+{
+  const struct timespec pause = {.tv_nsec = LOOK_AGAIN_NS};
+  for (unsigned look = 1; look <= LOOKS; look++, nanosleep(&pause, NULL)) {
+    job->waiting = 0;
+    job->last_look = look == LOOKS;
+    opgap_trace_each_ring(job->trace, switch_one, job);
+    each_file(job, look_for);
+    if (job->waiting == 0)
+      return;
+  }
 }
 
 static const char *plural(unsigned count)
@@ -202,8 +275,7 @@ static int run_switch(struct job *job)
     return opgap_fail(OPGAP_EXIT_USAGE, "%s: no process of it runs any more on this machine", name);
   if (!write_word(job))
     return opgap_fail(OPGAP_EXIT_USAGE, "%s: cannot be written: %s", name, strerror(errno));
-  opgap_trace_each_ring(job->trace, switch_one, job);
-  each_file(job, name_unreachable);
+  switch_all(job);
   return tell(job);
 }
 
@@ -252,6 +324,8 @@ static int snapshot(const char *path, const char *wanted)
   }
   if (code == OPGAP_EXIT_DONE)
     printf("%u process%s, %u of them running, copied to %s\n", count, plural(count), running, opgap_printable(folder));
+  if (code == OPGAP_EXIT_DONE)
+    code = opgap_trace_exit(trace);
   opgap_trace_close(trace);
   free(folder);
   return code;
@@ -298,7 +372,8 @@ static void help_snapshot(void)
        "  -o, --out FOLDER  where to copy to: a folder that does not exist yet\n"
        "  --help            this text\n"
        "\n"
-       "Exit status: 0 done; 2 wrong usage, unreadable trace, or the copy cannot be written");
+       "Exit status: 0 done; 2 wrong usage, unreadable trace, or the copy cannot be written; 4 copied, but bytes of\n"
+       "the trace are damaged or missing");
 }
 
 /* Returns an exit code, or -1 to go on. */

@@ -554,13 +554,17 @@ static int open_set(struct request *request, const char *argument)
   return code;
 }
 
-static bool damaged(const struct request *request)
+static int exit_code(const struct request *request)
 {
+  const char *first = NULL;
+  size_t count = 0;
   for (size_t i = 0; i < request->sets; i++)
-    for (size_t r = 0; r < request->runs[i]->run_count; r++)
-      if (request->runs[i]->runs[r].damage != NULL)
-        return true;
-  return false;
+    for (size_t r = 0; r < request->runs[i]->run_count; r++) {
+      const char *damage = request->runs[i]->runs[r].damage;
+      count += damage != NULL;
+      first = first != NULL ? first : damage;
+    }
+  return opgap_damage_exit(first, count);
 }
 
 static int diff(struct request *request)
@@ -587,7 +591,7 @@ static int diff(struct request *request)
   opgap_pool_free(lines.pool);
   if (!good || fflush(stdout) != 0 || ferror(stdout))
     return opgap_fail(OPGAP_EXIT_USAGE, "cannot write the output: %s", strerror(errno));
-  return damaged(request) ? OPGAP_EXIT_DAMAGED : OPGAP_EXIT_DONE;
+  return exit_code(request);
 }
 
 enum { OPT_FORMAT = 256, OPT_LIMIT };

@@ -241,7 +241,7 @@ static int write_export(struct request *request, const struct opgap_source *sour
   if (strcmp(path, "-") != 0)
     fprintf(stderr, "opgap: %llu spans in %s%s\n", (unsigned long long)job.spans_written, path,
             job.files_written > 1 ? " and more files" : "");
-  return opgap_trace_exit(summary);
+  return opgap_summary_exit(summary);
 }
 
 /* A window in which there can be nothing is a slip of the hand, not an empty export. */

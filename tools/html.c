@@ -204,7 +204,7 @@ static int write_html(struct opgap_source *source, struct request *request, stru
   if (code == OPGAP_EXIT_DONE) {
     if (strcmp(path, "-") != 0)
       fprintf(stderr, "opgap: wrote %s\n", opgap_printable(path));
-    code = opgap_trace_exit(summary);
+    code = opgap_summary_exit(summary);
   }
   free(path);
   opgap_levels_free(levels);

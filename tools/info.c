@@ -240,6 +240,9 @@ static void print_whole(const struct options *options, const struct opgap_trace 
     if (!options->schema && !options->records)
       print_process(trace, i);
   }
+  const char *damage;
+  for (unsigned i = 0; !options->schema && !options->records && (damage = opgap_trace_damage(trace, i)) != NULL; i++)
+    printf("damage      %s\n", opgap_printable(damage));
 }
 
 static int print_trace(const struct options *options, const char *path)
@@ -255,11 +258,8 @@ static int print_trace(const struct options *options, const char *path)
     code = archive_trace(&source, trace, options->archive);
   else
     print_whole(options, trace, path);
-  const char *damage;
-  for (unsigned i = 0; code != OPGAP_EXIT_USAGE && (damage = opgap_trace_damage(trace, i)) != NULL; i++) {
-    opgap_fail(0, "%s", damage);
-    code = OPGAP_EXIT_DAMAGED;
-  }
+  if (code == OPGAP_EXIT_DONE)
+    code = opgap_trace_exit(trace);
   opgap_trace_close(trace);
   return code;
 }

@@ -46,9 +46,14 @@ int opgap_cmd_snapshot(int argc, char **argv);
 int opgap_usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Prints "opgap: message" on stderr; returns `code`. */
 int opgap_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The exit code of a command that used all of a trace; where bytes of it are damaged or missing, one line as well. */
+/* The exit code of every command that read a trace: where bytes of it are damaged or missing OPGAP_EXIT_DAMAGED, and
+ * one line on stderr that names the first of the files and how many others there are.  damage: what that file lacks;
+ * NULL: nothing is damaged. */
 struct opgap_summary;
-int opgap_trace_exit(const struct opgap_summary *summary);
+struct opgap_trace;
+int opgap_damage_exit(const char *damage, size_t files);
+int opgap_summary_exit(const struct opgap_summary *summary);
+int opgap_trace_exit(const struct opgap_trace *trace);
 
 /* The word of a list that the user probably meant: the nearest by edit distance, at most a third of its letters off;
  * NULL when none is near. */

@@ -195,9 +195,7 @@ static int print(const struct opgap_summary *summary, struct request *request)
   }
   if (fflush(stdout) != 0 || ferror(stdout))
     return opgap_fail(OPGAP_EXIT_USAGE, "cannot write the report: %s", strerror(errno));
-  if (request->format == FORMAT_CSV) /* one table, without the head that tells */
-    return opgap_trace_exit(summary);
-  return summary->complete ? OPGAP_EXIT_DONE : OPGAP_EXIT_DAMAGED;
+  return opgap_summary_exit(summary);
 }
 
 static bool write_parts(void *context, FILE *file)
@@ -209,8 +207,7 @@ static int write_summary(struct opgap_parts *parts, const char *path)
 {
   int code = opgap_write_file(path, write_parts, parts);
   for (size_t i = 0; i < parts->v.count && code == OPGAP_EXIT_DONE; i++)
-    if (!parts->v.at[i]->complete)
-      code = OPGAP_EXIT_DAMAGED;
+    code = opgap_summary_exit(parts->v.at[i]);
   return code;
 }
 
@@ -223,8 +220,7 @@ static int print_stacks(struct opgap_trace *trace, const char *path, struct requ
   source.threads = request->analysis.threads;
   int32_t process = request->analysis.process ? (int32_t)strtol(request->analysis.process, NULL, 10) : 0;
   struct opgap_stack_table *table = opgap_stack_table_read(&source, request->by, process);
-  const char *damage = opgap_trace_damage(trace, 0);
-  int code = damage == NULL ? OPGAP_EXIT_DONE : opgap_fail(OPGAP_EXIT_DAMAGED, "the trace is damaged: %s", damage);
+  int code = OPGAP_EXIT_DONE;
   if (table->stacks == 0) {
     code = opgap_fail(OPGAP_EXIT_USAGE, "no stacks in %s: record with --stacks native, python or both", path);
   } else {
@@ -233,6 +229,7 @@ static int print_stacks(struct opgap_trace *trace, const char *path, struct requ
     output->width = opgap_terminal_width(stdout);
     output->colour = opgap_terminal_colour();
     opgap_output_stacks(table, request->by, as[request->format], output, stdout);
+    code = opgap_trace_exit(trace);
   }
   opgap_stack_table_free(table);
   return code;

@@ -266,7 +266,7 @@ static int follow(struct watch *watch)
         print_look(watch, summary, &live, stdout);
       if (go_on && watch->quiet > 0)
         puts("\nThe job has ended.");
-      int code = opgap_trace_exit(summary);
+      int code = opgap_summary_exit(summary);
       opgap_summary_free(summary);
       return code;
     }

@@ -3,6 +3,7 @@
 #include "analysis/internal.h"
 #include "analysis/merge.h"
 #include "analysis/ranks.h"
+#include "analysis/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,9 +200,22 @@ static void add_child(struct analysis *a, struct thread *t, const struct opgap_r
   const char *program = analysis_text(a, analysis_gid(a, t->process, r->field[1]));
   if (r->field[0] == 0)
     return; /* of system and popen, which tell no pid: not to be told from a traced child */
+  static const char *const not_loaded =
+      "no trace of it was written: not loaded there (static, setuid, another environment), ended at once, or excluded "
+      "by OPGAP_CHILDREN";
+  static const char *const nothing_done =
+      "forked, but no trace of it was written: it ended before it called anything that is recorded, or is excluded by "
+      "OPGAP_CHILDREN";
+  bool forked = r->status == 1 && program[0] == '\0'; /* its program is its parent's */
   struct opgap_sum_untraced *child = VEC_PUSH(&a->children);
   child->pid = (int32_t)r->field[0];
+  child->reason = forked ? nothing_done : not_loaded;
   child->command = program[0] ? program : r->status < sizeof how / sizeof *how ? how[r->status] : "";
+  if (forked) {
+    char name[256];
+    text_program(name, sizeof name, a->processes[t->process].info->command);
+    child->command = analysis_text(a, analysis_string(a, name[0] ? name : "fork"));
+  }
 }
 
 static void add_open(struct analysis *a, struct thread *t, const struct opgap_record *r)

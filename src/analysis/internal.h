@@ -544,7 +544,7 @@ struct analysis {
   VEC(struct gap) pending;
   struct settled settled;
   struct gap_table *thread_gaps;           /* by process: gaps of its main thread */
-  VEC(struct opgap_sum_untraced) children; /* every child announced, pid and command */
+  VEC(struct opgap_sum_untraced) children; /* every child announced */
   VEC(uint32_t) notices;
   struct gpu_state *gpu;
   struct breakdown_state *breakdown;

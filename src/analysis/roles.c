@@ -266,9 +266,7 @@ static void list_untraced(struct analysis *a)
   for (size_t i = 0; i < a->children.count; i++) {
     if (is_traced(a, a->children.at[i].pid))
       continue;
-    s->untraced[s->untraced_count] = a->children.at[i];
-    s->untraced[s->untraced_count++].reason = "no trace of it was written: not loaded there (static, setuid, another "
-                                              "environment), ended at once, or excluded by OPGAP_CHILDREN";
+    s->untraced[s->untraced_count++] = a->children.at[i];
   }
   for (unsigned i = 0; i < a->process_count; i++) {
     const struct process *p = &a->processes[i];

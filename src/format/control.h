@@ -30,11 +30,11 @@ struct opgap_switch {
 
 struct opgap_control {
   _Atomic uint32_t active;    /* opgap_active itself: the tool, the process; ordering K */
-  _Atomic uint32_t wanted;    /* 1: record: the process at its start, then the tool; ordering K */
+  _Atomic uint32_t wanted;    /* 1: record: the tool; the process at its start and after a failed exec; K */
   _Atomic uint32_t open;      /* opgap_active while wanted, 0 at the end: the process; ordering K */
   uint32_t always;            /* bits of opgap_active that stay while recording is off: the process at its start */
   _Atomic uint32_t available; /* 1: the tool may switch: the process, last */
-  _Atomic uint32_t switches;  /* entries ever made: the process at its start, then the tool; ordering L */
+  _Atomic uint32_t switches;  /* entries ever made: writers as of `wanted`; ordering L */
   _Atomic uint32_t switches_written; /* entries in the trace: the consumer */
   uint32_t reserved;
   struct opgap_switch log[OPGAP_SWITCHES]; /* entry n is log[n % OPGAP_SWITCHES] */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/pool.h"
 #include "analysis/text.h"
 #include "output/output.h"
 #include "output/sections.h"
@@ -230,6 +231,61 @@ static void head_command(const struct page *p, const struct opgap_sum_process *p
   }
 }
 
+/* ---- untraced processes ---- */
+
+static int order_untraced(const void *left, const void *right)
+{
+  const struct opgap_sum_untraced *a = *(const struct opgap_sum_untraced *const *)left;
+  const struct opgap_sum_untraced *b = *(const struct opgap_sum_untraced *const *)right;
+  int order = strcmp(a->reason, b->reason);
+  order = order ? order : strcmp(a->command, b->command);
+  return order ? order : (a > b) - (a < b);
+}
+
+/* Those of one program, for one reason. */
+struct untraced_group {
+  const struct opgap_sum_untraced *first;
+  size_t count;
+};
+
+static int order_groups(const void *left, const void *right)
+{
+  const struct untraced_group *a = left, *b = right;
+  return a->count != b->count ? (a->count < b->count) - (a->count > b->count)
+                              : (a->first > b->first) - (a->first < b->first);
+}
+
+/* A line for each program and reason, the most processes first. */
+static void head_untraced(const struct page *p)
+{
+  const struct opgap_summary *s = p->s;
+  const struct opgap_sum_untraced **all = opgap_xcalloc(s->untraced_count + 1, sizeof *all);
+  struct untraced_group *groups = opgap_xcalloc(s->untraced_count + 1, sizeof *groups);
+  size_t count = 0;
+  for (size_t i = 0; i < s->untraced_count; i++)
+    all[i] = &s->untraced[i];
+  qsort(all, s->untraced_count, sizeof *all, order_untraced);
+  for (size_t i = 0; i < s->untraced_count; i++) {
+    if (i == 0 || strcmp(all[i]->reason, all[i - 1]->reason) != 0 || strcmp(all[i]->command, all[i - 1]->command) != 0)
+      groups[count++].first = all[i];
+    groups[count - 1].count++;
+  }
+  qsort(groups, count, sizeof *groups, order_groups);
+  size_t shown = opgap_shown(count, p->o);
+  for (size_t i = 0; i < shown; i++) {
+    const struct opgap_sum_untraced *first = groups[i].first;
+    if (groups[i].count == 1)
+      line(p, "untraced", "pid %d (%s): %s", first->pid, first->command, first->reason);
+    else
+      line(p, "untraced", "%zu processes (%s), the first pid %d: %s", groups[i].count, first->command, first->pid,
+           first->reason);
+  }
+  if (shown < count)
+    line(p, "untraced", "... and %zu more lines (--limit 0 shows all)", count - shown);
+  free(groups);
+  free(all);
+}
+
 static void head(const struct page *p)
 {
   const struct opgap_summary *s = p->s;
@@ -261,11 +317,7 @@ static void head(const struct page *p)
     if (!s->processes[i].kill_safe)
       line(p, "note", "process %d was not kill-safe: its newest records would not have outlived a SIGKILL",
            s->processes[i].pid);
-  size_t shown = opgap_shown(s->untraced_count, p->o);
-  for (size_t i = 0; i < shown; i++)
-    line(p, "untraced", "pid %d (%s): %s", s->untraced[i].pid, s->untraced[i].command, s->untraced[i].reason);
-  if (shown < s->untraced_count)
-    line(p, "untraced", "... and %zu more (--limit 0 shows all)", s->untraced_count - shown);
+  head_untraced(p);
 }
 
 /* Not one of the verdict's classes, but the largest part of a step may still have a name. */

@@ -110,6 +110,23 @@ void opgap_control_attach(void)
   opgap_raw_close(fd);
 }
 
+void opgap_control_again(void)
+{
+  if (control == NULL || control != opgap_arena_control(opgap_state->arena))
+    return;
+  int fd = (int)opgap_raw_open(opgap_state->arena->ring_file, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+  if (fd < 0)
+    return;
+  lock_ring(fd);
+  uint32_t wanted = wanted_now();
+  if (atomic_load(&control->wanted) != wanted && opgap_control_note(control, opgap_clock_ns(), wanted)) {
+    atomic_store(&control->wanted, wanted);
+    opgap_control_settle(control);
+  }
+  opgap_raw3(SYS_flock, fd, 8 /* LOCK_UN */, 0);
+  opgap_raw_close(fd);
+}
+
 OPGAP_EARLY_CODE void opgap_active_open(uint32_t open)
 {
   if (control != NULL && !is_own_word())

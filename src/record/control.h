@@ -16,6 +16,9 @@ void opgap_control_offer(void);
  * left in the trace folder, else what the setting says.  After the ring names its trace, so that either the tool finds
  * the ring or this call finds the tool's word. */
 void opgap_control_attach(void);
+/* After an exec that failed, when the ring is that of a running process again: while it was not, the tool passed it
+ * over, and its word is in the trace folder. */
+void opgap_control_again(void);
 /* In a forked child: the page is the parent's.  Puts private memory with the same value in its place.  False: there is
  * no memory for that, and the page stays; nothing may be recorded, and the calls below leave it alone. */
 bool opgap_control_detach(void);

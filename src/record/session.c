@@ -1046,6 +1046,7 @@ void opgap_session_goes_on(void)
       rename_ring(state->ring_name);
     state->ring_name[0] = 0;
     atomic_store(&state->arena->end, OPGAP_ARENA_RUNNING);
+    opgap_control_again();
   }
 }
 

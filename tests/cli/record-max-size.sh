@@ -6,10 +6,12 @@ print("done")
 END
 opgap record --max-size 64K --out t.opgap -- /usr/bin/python3 opens.py
 echo $?
-opgap report t.opgap >report
+opgap report t.opgap >report 2>errors
 echo $?
+sed 's/t.opgap[^:]*opgt/FILE/' errors
 grep -c 'recording stopped early: OPGAP_MAX_SIZE is reached' report
-opgap report --format json t.opgap >report.json
+opgap report --format json t.opgap >report.json 2>errors
+sed 's/t.opgap[^:]*opgt/FILE/' errors
 /usr/bin/python3 - <<'END'
 import json
 trace = json.load(open("report.json"))["trace"]

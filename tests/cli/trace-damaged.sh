@@ -27,15 +27,17 @@ END
 plain() {
   sed 's/t.opgap[^:]*opgt: bytes [0-9]* to [0-9]* and/FILE: bytes A to B and/; s/([0-9]* bytes in all)/(N bytes in all)/'
 }
-opgap report t.opgap >report
-echo $?
-grep '^  damage' report | plain
-opgap report --format json t.opgap | python3 -c 'import json, sys; print(*json.load(sys.stdin)["trace"]["damage"])' | plain
-for command in 'info' 'report --format csv' 'export --to csv -o spans.csv' 'html -o page.html' 'top --once'; do
+for command in 'report t.opgap' 'report --format json t.opgap' 'report --format csv t.opgap' \
+  'report --format markdown t.opgap' 'report --summary-out sum.json t.opgap' 'report sum.json' 'info t.opgap' \
+  'info --archive kept.opgap t.opgap' 'export --to csv -o spans.csv t.opgap' 'html -o page.html t.opgap' \
+  'top --once t.opgap' 'snapshot t.opgap' 'diff t.opgap t.opgap' 'baseline -o base.json t.opgap'; do
   echo "== $command"
   # shellcheck disable=SC2086 # words
-  opgap $command t.opgap >output 2>errors
+  opgap $command >output 2>errors
   echo $?
+  [ "$command" = 'report --format json t.opgap' ] && cp output json
+  grep -i '^[ |*-]*damage' output | plain
   plain <errors | grep -v 'spans in\|wrote page'
 done
+python3 -c 'import json; print(*json.load(open("json"))["trace"]["damage"])' | plain
 [ "$(wc -l <spans.csv)" -gt 1 ] && echo spans

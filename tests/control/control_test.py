@@ -191,6 +191,23 @@ def children(folder):
             assert others == [allocations] * (allocations > 0), (kind, others)
 
 
+def busy(folder):
+    """A job whose short children start and end all the time is switched as a whole, whatever they are just doing."""
+    job = Job(folder, OPGAP_CONTROL="idle")
+    child = int(job.tell("b"))
+    for _ in range(20):
+        out, errors = opgap("start", job.trace)
+        assert out.startswith("recording started in ") and errors == "", (out, errors)
+        job.tell("m 100")
+        out, errors = opgap("stop", job.trace)
+        assert out.startswith("recording stopped in ") and errors == "", (out, errors)
+        job.tell("m 1000")
+    os.kill(child, signal.SIGKILL)
+    job.end()
+    assert mallocs(job.trace, of=job.program.pid) == {job.program.pid: 2000}
+    assert switches(job.trace, job.program.pid) == [0] + [1, 0] * 20
+
+
 def orphan(folder):
     """A child whose parent ended at once, as daemons do it, while nothing was recorded."""
     job = Job(folder, OPGAP_CONTROL="idle")
@@ -387,7 +404,7 @@ def recorder_snapshot(folder):
     job.end()
 
 
-CASES = {f.__name__: f for f in (single_thread, on_at_first, processes, children, orphan, steps, not_controlled, quiet,
+CASES = {f.__name__: f for f in (single_thread, on_at_first, processes, children, busy, orphan, steps, not_controlled, quiet,
                                 snapshots, recorder, recorder_killed, recorder_size, recorder_snapshot)}
 with tempfile.TemporaryDirectory(prefix="opgap-control-") as place:
     try:

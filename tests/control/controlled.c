@@ -9,6 +9,7 @@
  *   d PIPE  the same, and this process ends
  *   x PIPE  starts this program anew with PIPE
  *   c KIND  makes a child of this kind (below) and waits for its end
+ *   b       forks a child that makes short children of some kinds without a pause until it is killed
  *   q       ends
  */
 #include <fcntl.h>
@@ -202,6 +203,13 @@ static void make_child(const char *name)
     _exit(14);
 }
 
+static void make_children(void)
+{
+  static const char *const some[] = {"_exit", "exec", "failed_exec", "killed", "exit"};
+  for (unsigned i = 0;; i++)
+    make_child(some[i % (sizeof some / sizeof *some)]);
+}
+
 int main(int argc, char **argv)
 {
   char line[512];
@@ -221,7 +229,15 @@ int main(int argc, char **argv)
     else if (line[0] == 's')
       for (long i = strtol(rest, NULL, 10); i > 0; i--)
         opgap_step();
-    else if (line[0] == 't' && pthread_create(&thread, NULL, sleep_for_ever, NULL) != 0)
+    else if (line[0] == 'b') {
+      pid_t child = fork();
+      if (child < 0)
+        return 5;
+      if (child == 0)
+        make_children();
+      answer((int)child);
+      continue;
+    } else if (line[0] == 't' && pthread_create(&thread, NULL, sleep_for_ever, NULL) != 0)
       return 4;
     else if (line[0] == 'f' || line[0] == 'd' || line[0] == 'x') {
       pid_t child = fork();

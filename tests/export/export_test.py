@@ -850,7 +850,7 @@ def case_undecodable():
     run([OPGAP, "html", "-o", os.path.join(WORK, "undecodable.html"), trace], exit_status=4)
     run([OPGAP, "diff", trace, trace], exit_status=4)
     expect(run([OPGAP, "info", "--records", trace], exit_status=4).stderr,
-           "opgap: %s: 7 records cannot be decoded\n" % path, "info's word")
+           "opgap: the trace is damaged: %s: 7 records cannot be decoded\n" % path, "info's word")
 
 
 def case_killed():

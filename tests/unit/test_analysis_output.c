@@ -824,6 +824,8 @@ static size_t count_of(const char *text, const char *part)
 
 START_TEST(test_untraced_beyond_limit)
 {
+  static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i",
+                                      "j", "k", "l", "m", "n", "o", "p", "q"};
   unsigned p = fake_process(100, 1, "make"), t = fake_thread(p, 100, "main");
   for (uint64_t i = 0; i < 17; i++)
     fake_record(p, t,
@@ -831,15 +833,52 @@ START_TEST(test_untraced_beyond_limit)
                                       .status = 1,
                                       .start_ns = 2000000 + i,
                                       .end_ns = 2000000 + i,
-                                      .field = {200 + i, fake_name(p, "cc")}});
+                                      .field = {200 + i, fake_name(p, names[i])}});
   struct opgap_summary *s = fake_analyse(NULL);
   char *some = report_text(s, 15), *all = report_text(s, 0);
-  ck_assert_uint_eq(count_of(some, " (cc): no trace"), 15);
-  ck_assert_ptr_nonnull(strstr(some, "... and 2 more (--limit 0 shows all)"));
-  ck_assert_uint_eq(count_of(all, " (cc): no trace"), 17);
+  ck_assert_uint_eq(count_of(some, "  untraced   pid "), 15);
+  ck_assert_ptr_nonnull(strstr(some, "... and 2 more lines (--limit 0 shows all)"));
+  ck_assert_uint_eq(count_of(all, "): no trace"), 17);
   ck_assert_ptr_null(strstr(all, "... and"));
   free(some);
   free(all);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* One line for each program and reason, with a count; every pid stands in the JSON. */
+START_TEST(test_untraced_grouped)
+{
+  static const char *const not_loaded =
+      "no trace of it was written: not loaded there (static, setuid, another environment)";
+  unsigned p = fake_process(100, 1, "/usr/bin/bash loop.sh"), t = fake_thread(p, 100, "main");
+  for (uint64_t i = 0; i < 21; i++)
+    fake_record(p, t,
+                (struct opgap_record){.event = OPGAP_EV_CHILD,
+                                      .status = i < 18 ? 1 : 3,
+                                      .start_ns = 2000000 + i,
+                                      .end_ns = 2000000 + i,
+                                      .field = {200 + i, fake_name(p, i < 18   ? ""
+                                                                      : i < 20 ? "/bin/static"
+                                                                               : "/bin/other")}});
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->untraced_count, 21);
+  char *text = report_text(s, 15), *json = opgap_output_json(s, &(struct opgap_output_options){0});
+  ck_assert_uint_eq(count_of(text, "  untraced   "), 3);
+  static const char *const rest = ", ended at once, or excluded by OPGAP_CHILDREN\n";
+  char lines[1000];
+  snprintf(
+      lines, sizeof lines,
+      "  untraced   18 processes (bash), the first pid 200: forked, but no trace of it was written: it ended before "
+      "it called anything that is recorded, or is excluded by OPGAP_CHILDREN\n"
+      "  untraced   2 processes (/bin/static), the first pid 218: %s%s  untraced   pid 220 (/bin/other): %s%s",
+      not_loaded, rest, not_loaded, rest);
+  ck_assert_ptr_nonnull(strstr(text, lines));
+  json_t *root = json_loads(json, 0, NULL);
+  ck_assert_uint_eq(json_array_size(json_object_get(root, "untraced")), 21);
+  json_decref(root);
+  free(json);
+  free(text);
   opgap_summary_free(s);
 }
 END_TEST
@@ -906,6 +945,7 @@ int main(void)
   tcase_add_test(tests, test_steps_outside_of_the_schedule);
   tcase_add_test(tests, test_bounds_are_printed);
   tcase_add_test(tests, test_untraced_beyond_limit);
+  tcase_add_test(tests, test_untraced_grouped);
   tcase_add_test(tests, test_view_without_trainer);
   tcase_add_test(tests, test_sort_names);
   tcase_add_test(tests, test_source_locations);
