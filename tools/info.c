@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "format/losses.h"
 #include "format/reader.h"
 #include "hooks/hook_table.h"
 #include "format/recover.h"
@@ -145,6 +146,11 @@ static void print_process(const struct opgap_trace *trace, unsigned number)
   printf("  duration  %" PRIu64 " ns\n", p->end_ns - p->start_ns);
   printf("  records   %" PRIu64 ", lost %" PRIu64 ", invalid %" PRIu64 "\n", p->records, p->lost_records,
          p->invalid_records);
+  for (unsigned loss = 0; loss < OPGAP_LOSS_COUNT; loss++)
+    if (p->lost_by[loss] > 0) {
+      const struct opgap_loss_words *words = opgap_loss_words((enum opgap_loss)loss);
+      printf("  lost      %" PRIu64 " %s (%s)\n", p->lost_by[loss], words->what, words->remedy);
+    }
   printf("  bytes     %" PRIu64 " stored, %" PRIu64 " damaged%s\n", p->stored_bytes, p->damaged_bytes,
          p->complete ? "" : ", incomplete");
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {

@@ -4,6 +4,7 @@
 #include "analysis/merge.h"
 #include "analysis/ranks.h"
 #include "analysis/text.h"
+#include "format/losses.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -749,20 +750,27 @@ static void add_lines_skipped(struct analysis *a)
         (unsigned long long)sum, (unsigned long long)ops);
 }
 
-/* Losses that another setting prevents. */
-static void add_no_room(struct analysis *a)
+/* Which records were lost why, and what prevents it. */
+static void add_losses(struct analysis *a)
 {
   struct opgap_summary *s = a->summary;
-  uint64_t records = 0;
-  for (unsigned i = 0; i < a->process_count; i++)
-    records += a->processes[i].no_room;
-  if (records > 0)
-    s->notices[s->notice_count++] = opgap_pool_printf(
-        a->pool, "records that found no room in the rings: at least %llu; a larger --buffer has room for more",
-        (unsigned long long)records);
+  for (unsigned loss = 0; loss < OPGAP_LOSS_COUNT; loss++) {
+    const struct opgap_loss_words *words = opgap_loss_words((enum opgap_loss)loss);
+    if (s->lost_by[loss] > 0)
+      s->notices[s->notice_count++] = opgap_pool_printf(
+          a->pool, "records lost: %llu %s (%s)", (unsigned long long)s->lost_by[loss], words->what, words->remedy);
+  }
 }
 
-#define LIMITS 7 /* the most that add_limits, add_stopped, add_dropped, add_lines_skipped and add_no_room add */
+static void add_pause(struct analysis *a)
+{
+  const char *pause = opgap_longest_pause(a->pool, a->summary);
+  if (pause != NULL)
+    a->summary->notices[a->summary->notice_count++] = pause;
+}
+
+/* The most that add_limits, add_stopped, add_dropped, add_lines_skipped, add_losses and add_pause add. */
+#define LIMITS (7 + OPGAP_LOSS_COUNT)
 
 static void list_notices(struct analysis *a)
 {
@@ -772,7 +780,8 @@ static void list_notices(struct analysis *a)
   add_stopped(a);
   add_dropped(a);
   add_lines_skipped(a);
-  add_no_room(a);
+  add_losses(a);
+  add_pause(a);
   for (size_t i = 0; i < a->notices.count; i++)
     s->notices[s->notice_count++] = analysis_text(a, a->notices.at[i]);
 }
@@ -854,6 +863,13 @@ static void finish_head(struct analysis *a)
     s->complete = s->complete && info->complete;
     s->records += info->records;
     s->lost_records += info->lost_records;
+    for (unsigned loss = 0; loss < OPGAP_LOSS_COUNT; loss++)
+      s->lost_by[loss] += info->lost_by[loss];
+    /* of a trace that does not tell why its LOST records do */
+    uint64_t announced = a->processes[i].no_room, unknown = info->lost_by[OPGAP_LOSS_UNKNOWN];
+    uint64_t no_room = announced < unknown ? announced : unknown;
+    s->lost_by[OPGAP_LOSS_NO_ROOM] += no_room;
+    s->lost_by[OPGAP_LOSS_UNKNOWN] -= no_room;
     s->invalid_records += info->invalid_records;
     s->stored_bytes += info->stored_bytes;
     if (info->start_ns == a->start_ns)

@@ -84,6 +84,7 @@ struct opgap_run {
   size_t steps_found, skipped, steps; /* all; warm-up; those that samples are about */
   size_t typical_steps;
   uint64_t lost_records, invalid_records;
+  const char *lost_why;                  /* for which reasons, and what prevents them; NULL: not known */
   const char *damage;                    /* NULL: complete */
   uint64_t *samples[OPGAP_METRIC_COUNT]; /* [steps]; NULL: the metric is not known */
   size_t figure_count;

@@ -848,8 +848,9 @@ static void check_side(struct comparing *k, const char *side, const struct opgap
   for (size_t r = 0; r < runs->run_count; r++) {
     const struct opgap_run *run = &runs->runs[r];
     if (run->lost_records > 0)
-      reason(k, "%s: %s lost %llu records: its counts are not exact (record with a larger --buffer)", side, run->path,
-             (unsigned long long)run->lost_records);
+      reason(k, "%s: %s lost %llu records: its counts are not exact%s%s%s", side, run->path,
+             (unsigned long long)run->lost_records, run->lost_why ? " (" : "", run->lost_why ? run->lost_why : "",
+             run->lost_why ? ")" : "");
     if (run->invalid_records > 0)
       reason(k, "%s: %s has %llu invalid records", side, run->path, (unsigned long long)run->invalid_records);
     if (run->damage != NULL)
@@ -885,8 +886,9 @@ static void check_machine(struct comparing *k)
       note(k, "another machine: %s was \"%s\", is \"%s\"; only counters are compared", machine[i],
            info_or_unknown(k->c->before, machine[i]), info_or_unknown(k->c->now, machine[i]));
     else
-      reason(k, "another machine: %s was \"%s\", is \"%s\" (--allow-other-machine compares counters only)", machine[i],
-             info_or_unknown(k->c->before, machine[i]), info_or_unknown(k->c->now, machine[i]));
+      reason(k, "another machine: %s was \"%s\", is \"%s\"%s", machine[i], info_or_unknown(k->c->before, machine[i]),
+             info_or_unknown(k->c->now, machine[i]),
+             k->o.judge ? " (--allow-other-machine compares counters only)" : "");
   }
 }
 
@@ -931,7 +933,8 @@ static void check_all(struct comparing *k)
   if (k->o.allow_other_command)
     note(k, "another command: was \"%.200s\", is \"%.200s\"", before->command, now->command);
   else
-    reason(k, "another command: was \"%.200s\", is \"%.200s\" (--allow-other-command)", before->command, now->command);
+    reason(k, "another command: was \"%.200s\", is \"%.200s\"%s", before->command, now->command,
+           k->o.judge ? " (--allow-other-command)" : "");
 }
 
 static enum opgap_change_verdict overall(const struct comparing *k)

@@ -842,6 +842,7 @@ void gpu_finish(struct analysis *a)
   s->gpu_tables.launches.unlaunched = a->gpu->unlaunched;
   s->gpu_tables.launches.unlaunched_ns = a->gpu->unlaunched_ns;
   s->lost_records += a->gpu->lost;
+  s->lost_by[OPGAP_LOSS_GPU] += a->gpu->lost;
   s->invalid_records += a->gpu->invalid;
 }
 

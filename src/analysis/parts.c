@@ -828,6 +828,9 @@ struct opgap_summary *opgap_parts_merge(const struct opgap_parts *parts, size_t 
     s->gpu_status = "ok";
   if (other_commands(order, count))
     add_notice(s, "the parts are runs of different commands");
+  const char *pause = opgap_longest_pause(pool, s);
+  if (pause != NULL)
+    add_notice(s, pause);
   sort_tables(s, gaps_listed > 0 ? gaps_listed : OPGAP_GAPS_LISTED);
   opgap_ranks_compare(&s->ranks);
   opgap_verdict_straggler(s);

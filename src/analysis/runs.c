@@ -10,6 +10,7 @@
 #include "analysis/gpu_calls.h"
 #include "analysis/internal.h"
 #include "analysis/text.h"
+#include "format/losses.h"
 
 static const struct opgap_metric_info metrics[OPGAP_METRIC_COUNT] = {
     [OPGAP_METRIC_STEP] = {"step", "time of a step", OPGAP_UNIT_NS, false, true},
@@ -850,6 +851,19 @@ static void read_run(struct opgap_runs *runs, struct opgap_run *run, const struc
   free(g);
 }
 
+/* "868 found no room in the rings: record with a larger --buffer; 3 ..." */
+static const char *lost_why(struct opgap_pool *pool, const struct opgap_summary *summary)
+{
+  const char *why = NULL;
+  for (unsigned loss = 0; loss < OPGAP_LOSS_COUNT; loss++) {
+    const struct opgap_loss_words *words = opgap_loss_words((enum opgap_loss)loss);
+    if (summary->lost_by[loss] > 0)
+      why = opgap_pool_printf(pool, "%s%s%llu %s: %s", why ? why : "", why ? "; " : "",
+                              (unsigned long long)summary->lost_by[loss], words->what, words->remedy);
+  }
+  return why;
+}
+
 bool opgap_runs_add_trace(struct opgap_runs *runs, const struct opgap_source *source,
                           const struct opgap_summary *summary, char *error, size_t size)
 {
@@ -866,6 +880,7 @@ bool opgap_runs_add_trace(struct opgap_runs *runs, const struct opgap_source *so
   struct opgap_run *run = &runs->runs[runs->run_count++];
   run->path = opgap_pool_string(runs->pool, summary->path);
   run->lost_records = summary->lost_records;
+  run->lost_why = lost_why(runs->pool, summary);
   run->invalid_records = summary->invalid_records;
   if (!summary->complete)
     run->damage = opgap_pool_string(runs->pool, summary->damage_count ? summary->damage[0] : "bytes are missing");

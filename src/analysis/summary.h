@@ -18,6 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "format/reader.h"
+
 #define OPGAP_SUMMARY_SCHEMA 1
 #define OPGAP_UNKNOWN UINT64_MAX
 
@@ -559,9 +561,10 @@ struct opgap_summary {
   const char *path;
   bool complete;
   uint64_t records, lost_records, invalid_records, stored_bytes;
-  uint64_t start_ns;         /* CLOCK_MONOTONIC of time 0 of this summary */
-  int64_t start_realtime_ns; /* the same moment, CLOCK_REALTIME */
-  const char *boot_id;       /* whose CLOCK_MONOTONIC it is */
+  uint64_t lost_by[OPGAP_LOSS_COUNT]; /* adds up to lost_records */
+  uint64_t start_ns;                  /* CLOCK_MONOTONIC of time 0 of this summary */
+  int64_t start_realtime_ns;          /* the same moment, CLOCK_REALTIME */
+  const char *boot_id;                /* whose CLOCK_MONOTONIC it is */
   uint64_t duration_ns;
   const char *process_filter;              /* --process; "" when all processes are covered */
   bool trainers_left_out;                  /* there are trainers, none of them is covered */
@@ -601,6 +604,11 @@ struct opgap_summary {
 };
 
 void opgap_summary_free(struct opgap_summary *summary);
+
+/* Where half of the time or more, and a minute, lies between the end of all earlier processes and the start of all
+ * later ones: that in words, else NULL.  Of a summary whose processes are listed.  The text is the pool's. */
+struct opgap_pool;
+const char *opgap_longest_pause(struct opgap_pool *pool, const struct opgap_summary *summary);
 
 /* How many processes the idle gaps of main threads are of, and how long these lived, all together. */
 size_t opgap_gap_processes(const struct opgap_summary *summary, uint64_t *lived_ns);

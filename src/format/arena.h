@@ -48,14 +48,14 @@
 
 #define OPGAP_ARENA_MAGIC 0x474e525041475030ull /* "0PGAPRNG" */
 /* To be raised with every change of layout: programs of several builds share /dev/shm. */
-#define OPGAP_ARENA_VERSION 9u
+#define OPGAP_ARENA_VERSION 10u
 
 #define OPGAP_SEGMENT_BYTES (32u * 1024u)
 #define OPGAP_SEGMENT_HEADER 64u
 #define OPGAP_SEGMENT_DATA (OPGAP_SEGMENT_BYTES - OPGAP_SEGMENT_HEADER)
 #define OPGAP_NAME_BUCKETS 8192u
 #define OPGAP_MAX_COUNTERS 64u
-#define OPGAP_MAX_DEPTH 60u  /* open ops kept by name; deeper ones are recorded but not listed as open */
+#define OPGAP_MAX_DEPTH 60u  /* open ops; those inside so many others are lost, and counted */
 #define OPGAP_NAME_MAX 1024u /* longer names are cut */
 
 /* A counted hook's totals on one thread.  Writer: the thread. */
@@ -111,6 +111,7 @@ struct opgap_thread {
   /* the blocking call that the thread is in; event 0: none */
   uint32_t call_event, call_reserved;
   uint64_t call_start, call_object;
+  _Atomic uint64_t too_deep;              /* ops inside OPGAP_MAX_DEPTH others (writer: the thread) */
   _Alignas(64) _Atomic uint64_t read_pos; /* writer: the consumer */
   uint32_t consumer_segment;              /* index + 1 of the segment with read_pos; writer: the consumer */
   uint32_t kind;                          /* enum opgap_stream_kind; THREAD's times are ticks, the others' are ns */
@@ -184,7 +185,10 @@ struct opgap_arena {
   _Atomic uint32_t dying;          /* slots to give back since the consumer last looked */
   _Atomic uint32_t flusher_sleeps; /* enum opgap_flusher_sleep; futex, shared */
   /* the account of whoever drained: flusher_cpu_ns is the CPU time of all of them */
-  uint64_t records, invalid_records, raw_bytes, stored_bytes, flusher_cpu_ns, chunk_sequence, ended_lost;
+  uint64_t records, invalid_records, raw_bytes, stored_bytes, flusher_cpu_ns, chunk_sequence;
+  /* lost records: all of the slots that were given back, and of these the ones by cause, as in the slot; and those that
+   * were committed and found no room in the file */
+  uint64_t ended_lost, ended_nested, ended_too_deep, unwritten;
   /* both clocks when a tool first found the process dead: later ones use it, too, so that all see the same times; ns 0:
    * none did.  Writer: who holds recovery_lock. */
   struct opgap_anchor death_anchor;

@@ -125,6 +125,8 @@ static void add_records(struct process *process, const struct opgap_chunk_header
     info->last_ns = last_ns;
   info->records += header->records;
   info->lost = header->lost;
+  info->interrupts = header->interrupts;
+  info->too_deep = header->too_deep;
   size_t length = strnlen(header->name, sizeof header->name);
   if (length && (strlen(info->name) != length || memcmp(info->name, header->name, length) != 0)) {
     char *name = process_keep(process, length + 1);

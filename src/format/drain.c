@@ -373,9 +373,19 @@ static size_t add_open(struct opgap_consumer *consumer, struct opgap_thread *slo
   return count;
 }
 
+static uint64_t slot_too_deep(const struct opgap_thread *slot)
+{
+  return atomic_load_explicit(&slot->too_deep, memory_order_relaxed);
+}
+
 static uint64_t slot_lost(const struct opgap_thread *slot)
 {
-  return atomic_load_explicit(&slot->lost, memory_order_relaxed) + slot->nested;
+  return atomic_load_explicit(&slot->lost, memory_order_relaxed) + slot->nested + slot_too_deep(slot);
+}
+
+static uint32_t at_most_32_bits(uint64_t value)
+{
+  return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
 }
 
 static void begin_records(struct opgap_consumer *consumer, const struct opgap_thread *slot)
@@ -396,6 +406,8 @@ static int write_records(struct opgap_consumer *consumer, struct opgap_thread *s
                                       .kind = slot->kind,
                                       .tid = slot->tid,
                                       .lost = slot_lost(slot),
+                                      .interrupts = at_most_32_bits(slot->nested),
+                                      .too_deep = at_most_32_bits(slot_too_deep(slot)),
                                       .records = encoded.records,
                                       .first_ns = encoded.first_ns,
                                       .last_ns = encoded.last_ns,
@@ -524,6 +536,8 @@ static void free_slot(struct opgap_consumer *consumer, struct opgap_thread *slot
   atomic_store_explicit(&slot->state, OPGAP_SLOT_TAKEN, memory_order_relaxed);
   atomic_signal_fence(memory_order_seq_cst);
   consumer->arena->ended_lost += slot_lost(slot);
+  consumer->arena->ended_nested += slot->nested;
+  consumer->arena->ended_too_deep += slot_too_deep(slot);
   if (consumer->release)
     consumer->release(index);
   opgap_slot_give_back(consumer->arena, slot);
@@ -654,10 +668,15 @@ int opgap_consumer_end(struct opgap_consumer *consumer, const char *how, int exi
 {
   struct opgap_arena *arena = consumer->arena;
   uint8_t *at = consumer->raw, *end = at + sizeof consumer->raw;
-  uint64_t lost = arena->ended_lost;
-  for (uint32_t i = 0; i < atomic_load(&arena->slots_high) && i < arena->slot_limit; i++)
-    if (!OPGAP_SLOT_IS_GUEST(atomic_load(&opgap_arena_slot(arena, i)->state)))
-      lost += slot_lost(opgap_arena_slot(arena, i));
+  uint64_t lost = arena->ended_lost + arena->unwritten, nested = arena->ended_nested, deep = arena->ended_too_deep;
+  for (uint32_t i = 0; i < atomic_load(&arena->slots_high) && i < arena->slot_limit; i++) {
+    const struct opgap_thread *slot = opgap_arena_slot(arena, i);
+    if (OPGAP_SLOT_IS_GUEST(atomic_load(&slot->state)))
+      continue;
+    lost += slot_lost(slot);
+    nested += slot->nested;
+    deep += slot_too_deep(slot);
+  }
   struct {
     const char *key;
     int64_t value;
@@ -665,6 +684,9 @@ int opgap_consumer_end(struct opgap_consumer *consumer, const char *how, int exi
                 {"records", (int64_t)arena->records},
                 {"invalid_records", (int64_t)arena->invalid_records},
                 {"lost_records", (int64_t)lost},
+                {"lost_interrupts", (int64_t)nested},
+                {"lost_too_deep", (int64_t)deep},
+                {"lost_unwritten", (int64_t)arena->unwritten},
                 {"lost_names", (int64_t)atomic_load(&arena->names_lost)},
                 {"lost_threads", (int64_t)atomic_load(&arena->threads_lost)},
                 {"flusher_cpu_ns", (int64_t)arena->flusher_cpu_ns},

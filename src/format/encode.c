@@ -118,7 +118,7 @@ void opgap_seal_file_header(struct opgap_file_header *header)
   memcpy(header->magic, OPGAP_TRACE_MAGIC, sizeof header->magic);
   header->version = header->min_version = OPGAP_TRACE_VERSION;
   header->header_bytes = sizeof *header;
-  header->features = OPGAP_FILE_HAS_CRC;
+  header->features = OPGAP_FILE_HAS_CRC | OPGAP_FILE_TELLS_LOSS;
   header->header_crc = opgap_crc32(0, header, offsetof(struct opgap_file_header, header_crc));
 }
 

@@ -178,6 +178,38 @@ static enum opgap_ended ended_by_name(const char *name)
   return OPGAP_ENDED_UNKNOWN;
 }
 
+/* What streams say, or the end, which knows of threads that had no chunk after their losses. */
+static uint64_t lost_by(const struct process *process, uint64_t streams, const char *key)
+{
+  uint64_t told = (uint64_t)info_number(process, key, 0);
+  return told > streams ? told : streams;
+}
+
+static void fill_losses(struct process *process)
+{
+  struct opgap_process_info *info = &process->info;
+  uint64_t all = 0, interrupts = 0, too_deep = 0;
+  for (unsigned i = 0; i < info->stream_count; i++) {
+    all += info->streams[i].lost;
+    interrupts += info->streams[i].interrupts;
+    too_deep += info->streams[i].too_deep;
+  }
+  info->lost_records = lost_by(process, all, "lost_records");
+  const struct {
+    enum opgap_loss loss;
+    uint64_t count;
+  } told[] = {{OPGAP_LOSS_INTERRUPT, lost_by(process, interrupts, "lost_interrupts")},
+              {OPGAP_LOSS_TOO_DEEP, lost_by(process, too_deep, "lost_too_deep")},
+              {OPGAP_LOSS_UNWRITTEN, lost_by(process, 0, "lost_unwritten")}};
+  uint64_t rest = info->lost_records;
+  for (unsigned i = 0; i < sizeof told / sizeof *told; i++) {
+    uint64_t count = told[i].count < rest ? told[i].count : rest;
+    info->lost_by[told[i].loss] = count;
+    rest -= count;
+  }
+  info->lost_by[process->tells_loss ? OPGAP_LOSS_NO_ROOM : OPGAP_LOSS_UNKNOWN] = rest;
+}
+
 static void fill_info(struct process *process)
 {
   struct opgap_process_info *info = &process->info;
@@ -196,11 +228,7 @@ static void fill_info(struct process *process)
   info->invalid_records = (uint64_t)info_number(process, "invalid_records", 0);
   text = process->end_seen ? process_info(process, "ended") : NULL;
   info->ended = ended_by_name(text);
-  for (unsigned i = 0; i < info->stream_count; i++)
-    info->lost_records += info->streams[i].lost;
-  uint64_t told = (uint64_t)info_number(process, "lost_records", 0);
-  if (told > info->lost_records)
-    info->lost_records = told;
+  fill_losses(process);
   int64_t threads = info_number(process, "lost_threads", 0);
   if (threads > 0) {
     info->complete = false;
@@ -340,6 +368,7 @@ static struct opgap_file_header get_header(struct process *process, const struct
     header.first_sequence = first.sequence;
     header.kept_from_ns = 0;
   }
+  header.features = 0;
   return header;
 }
 
@@ -514,6 +543,7 @@ static struct process *read_process(const char *path, char *error, size_t size)
   }
   struct opgap_file_header header = get_header(process, process->mappings);
   process->info.pid = header.pid;
+  process->tells_loss = header.features & OPGAP_FILE_TELLS_LOSS;
   process->info.start_ns = process->info.end_ns = header.start_ns;
   if (older_part_fits(process, &header)) {
     take_older_part(process);

@@ -36,21 +36,30 @@ static int64_t realtime_start(const struct process *process)
   return (int64_t)process->info.start_ns + process->info.realtime_offset_ns;
 }
 
-/* CLOCK_MONOTONIC begins at each host's start: all processes are put on the clock of the one that started first.
- * from: the first process that is not yet. */
+/* Without its description a process has no boot id, and its time of day is not known. */
+static bool knows_clock(const struct process *process)
+{
+  return process->info.boot_id[0] != '\0';
+}
+
+/* CLOCK_MONOTONIC begins at each host's start: all processes are put on the clock of the one that started first.  Those
+ * of which it is not known are taken to be on it.  from: the first process that is not yet. */
 static void join_clocks(struct opgap_trace *trace, unsigned from)
 {
   if (trace->clock_boot_id == NULL && trace->count > 0) {
     const struct process *first = trace->processes[0];
     for (unsigned i = 1; i < trace->count; i++)
-      if (realtime_start(trace->processes[i]) < realtime_start(first))
+      if (knows_clock(trace->processes[i]) &&
+          (!knows_clock(first) || realtime_start(trace->processes[i]) < realtime_start(first)))
         first = trace->processes[i];
     trace->clock_boot_id = strdup(first->info.boot_id);
     trace->clock_offset_ns = first->info.realtime_offset_ns;
   }
   for (unsigned i = from; i < trace->count && trace->clock_boot_id != NULL; i++) {
     struct process *process = trace->processes[i];
-    if (strcmp(process->info.boot_id, trace->clock_boot_id) != 0)
+    if (!knows_clock(process))
+      process->info.realtime_offset_ns = trace->clock_offset_ns;
+    else if (strcmp(process->info.boot_id, trace->clock_boot_id) != 0)
       process_shift_clock(process, process->info.realtime_offset_ns - trace->clock_offset_ns);
   }
 }

@@ -27,6 +27,17 @@ enum opgap_ended { OPGAP_ENDED_UNKNOWN, OPGAP_ENDED_CLEAN, OPGAP_ENDED_EXEC, OPG
 /* "clean", "exec", "killed", "running" or "unknown", as in a process file. */
 const char *opgap_ended_name(enum opgap_ended ended);
 
+/* Why records are lost. */
+enum opgap_loss {
+  OPGAP_LOSS_NO_ROOM,   /* the rings were full */
+  OPGAP_LOSS_INTERRUPT, /* calls of a signal handler that interrupted the making of a record */
+  OPGAP_LOSS_TOO_DEEP,  /* ops inside OPGAP_MAX_DEPTH others */
+  OPGAP_LOSS_UNWRITTEN, /* committed, when the file could not be written any more */
+  OPGAP_LOSS_GPU,       /* activities that CUPTI had no buffer for; not told by the reader, but by its records */
+  OPGAP_LOSS_UNKNOWN,   /* of traces that do not tell */
+  OPGAP_LOSS_COUNT
+};
+
 struct opgap_stream_info {
   uint32_t serial;            /* unique in its process file */
   uint8_t kind;               /* enum opgap_stream_kind */
@@ -34,7 +45,8 @@ struct opgap_stream_info {
   const char *name;           /* thread name last seen, or "" */
   uint64_t first_ns, last_ns; /* CLOCK_MONOTONIC; over its chunks */
   uint64_t records;
-  uint64_t lost; /* records that found no room, from the stream's LOST records and its last header */
+  uint64_t lost;                 /* records that are not in it, by its last header; of them: */
+  uint64_t interrupts, too_deep; /* OPGAP_LOSS_INTERRUPT, OPGAP_LOSS_TOO_DEEP */
 };
 
 struct opgap_process_info {
@@ -52,6 +64,7 @@ struct opgap_process_info {
   bool kill_safe;      /* its rings outlive it */
   bool complete;       /* no byte damaged or missing */
   uint64_t records, invalid_records, lost_records, damaged_bytes;
+  uint64_t lost_by[OPGAP_LOSS_COUNT]; /* adds up to lost_records */
   uint64_t stored_bytes;
   unsigned stream_count;
   const struct opgap_stream_info *streams;

@@ -89,7 +89,8 @@ struct process {
   uint64_t sound;                 /* offset behind the last chunk taken from the file */
   uint8_t *tail;                  /* chunks drained from the process's ring, in memory */
   size_t tail_size, tail_capacity;
-  bool in_tail; /* being read now */
+  bool in_tail;    /* being read now */
+  bool tells_loss; /* OPGAP_FILE_TELLS_LOSS */
   struct file_state file_state;
   struct pair *pairs;
   size_t pair_count;

@@ -39,7 +39,10 @@ struct opgap_file_header {
 };
 static_assert(sizeof(struct opgap_file_header) == 64, "file header");
 
-enum opgap_file_feature { OPGAP_FILE_HAS_CRC = 1 /* header_crc is there: from version 2 on always */ };
+enum opgap_file_feature {
+  OPGAP_FILE_HAS_CRC = 1,    /* header_crc is there: from version 2 on always */
+  OPGAP_FILE_TELLS_LOSS = 2, /* why records are lost: in chunk headers, and with the end */
+};
 
 struct opgap_chunk_header {
   uint32_t magic;
@@ -53,11 +56,13 @@ struct opgap_chunk_header {
   uint32_t payload_crc; /* CRC-32 (IEEE) of the stored payload */
   uint64_t first_ns, last_ns;
   uint64_t position; /* position in the stream's ring behind the last record: what recovery skips */
-  uint64_t lost;     /* records of the stream that found no room, so far */
+  uint64_t lost;     /* records of the stream that are not in it, so far: these two, and those that found no room */
   int32_t tid;
-  uint32_t kind; /* enum opgap_stream_kind */
-  char name[16]; /* of the thread, NUL-padded */
-  uint32_t reserved[3];
+  uint32_t kind;       /* enum opgap_stream_kind */
+  char name[16];       /* of the thread, NUL-padded */
+  uint32_t interrupts; /* of `lost`: calls of signal handlers that interrupted the making of a record */
+  uint32_t too_deep;   /* of `lost`: ops inside more ops than are kept */
+  uint32_t reserved;
   uint32_t header_crc; /* CRC-32 of the bytes before */
 };
 static_assert(sizeof(struct opgap_chunk_header) == 104, "chunk header");

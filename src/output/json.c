@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/json_text.h"
+#include "format/losses.h"
 #include "output/output.h"
 #include "output/table.h"
 
@@ -34,7 +35,7 @@ static json_t *numbers(const uint64_t *values, size_t count)
 
 static json_t *trace_json(const struct opgap_summary *s)
 {
-  json_t *t = json_object(), *overhead = json_object(), *info = json_object();
+  json_t *t = json_object(), *overhead = json_object(), *info = json_object(), *losses = json_object();
   PUT(overhead, "flusher_cpu_ns", number(s->overhead.flusher_cpu_ns));
   PUT(overhead, "hook_ns", number(s->overhead.hook_ns));
   PUT(overhead, "hooked_calls", number(s->overhead.hooked_calls));
@@ -46,6 +47,9 @@ static json_t *trace_json(const struct opgap_summary *s)
   PUT(t, "complete", json_boolean(s->complete));
   PUT(t, "records", number(s->records));
   PUT(t, "lost_records", number(s->lost_records));
+  for (unsigned loss = 0; loss < OPGAP_LOSS_COUNT; loss++)
+    PUT(losses, opgap_loss_words((enum opgap_loss)loss)->key, number(s->lost_by[loss]));
+  PUT(t, "lost_by", losses);
   PUT(t, "invalid_records", number(s->invalid_records));
   PUT(t, "stored_bytes", number(s->stored_bytes));
   PUT(t, "start_realtime_ns", json_integer(s->start_realtime_ns));

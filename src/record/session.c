@@ -946,7 +946,7 @@ static void count_unwritten(struct opgap_state *state)
   state->discard = true;
   opgap_consumer_drain(state->consumer, opgap_clock_anchor_for, OPGAP_DRAIN_ALL);
   state->discard = false;
-  arena->ended_lost += arena->records - records;
+  arena->unwritten += arena->records - records;
   arena->records = records;
   arena->raw_bytes = raw;
   arena->stored_bytes = stored;
@@ -968,7 +968,7 @@ static void say_last_words(const char *how, int status)
   uint32_t chunk_bytes = state->last_chunk_bytes, records = state->last_chunk_records;
   state->last_words = true;
   if (!try_last_words(how, status) && chunk_bytes > 0 && opgap_trace_cut(file_bytes - chunk_bytes)) {
-    arena->ended_lost += records;
+    arena->unwritten += records;
     arena->records -= records;
     arena->chunk_sequence = sequence - 1;
     try_last_words(how, status);

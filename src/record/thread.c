@@ -378,7 +378,7 @@ void opgap_op_begin(uint32_t name, uint32_t status, uint64_t tag, uint32_t stack
     return;
   uint32_t depth = thread->depth;
   if (opgap_unlikely(depth >= OPGAP_MAX_DEPTH)) {
-    atomic_store_explicit(&thread->lost, atomic_load_explicit(&thread->lost, memory_order_relaxed) + 1,
+    atomic_store_explicit(&thread->too_deep, atomic_load_explicit(&thread->too_deep, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     return;
   }

@@ -16,4 +16,6 @@ sed 's/t.opgap[^:]*opgt/FILE/' errors
 import json
 trace = json.load(open("report.json"))["trace"]
 print(trace["complete"], trace["lost_records"] > 1000, trace["records"] > 1000, trace["stored_bytes"] <= 65536)
+why = trace["lost_by"]
+print(why["unwritten"] > 0, sum(why.values()) == trace["lost_records"], why["unknown"])
 END

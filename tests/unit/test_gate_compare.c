@@ -705,7 +705,10 @@ START_TEST(test_runs_that_cannot_be_compared)
   add_run(before, STEPS, 1, 1, 5);
   struct opgap_run *run = add_run(now, STEPS, 2, 1, 5);
   run->lost_records = 3;
-  expect_incomparable("lost 3 records");
+  expect_incomparable("lost 3 records: its counts are not exact");
+  ck_assert_ptr_null(strstr(c->reasons[0], "--buffer")); /* why is not known */
+  run->lost_why = "3 ops inside too many others: mark fewer";
+  expect_incomparable("lost 3 records: its counts are not exact (3 ops inside too many others: mark fewer)");
   run->lost_records = 0;
   run->damage = "12 bytes missing";
   expect_incomparable("12 bytes missing");
@@ -714,7 +717,11 @@ START_TEST(test_runs_that_cannot_be_compared)
   expect_incomparable("step definition");
   now->step_source = "Optimizer.step";
   now->command = "python3 other.py";
-  expect_incomparable("another command");
+  expect_incomparable("another command: was \"python3 train.py\", is \"python3 other.py\" (--allow-other-command)");
+  options.judge = false; /* opgap diff, which has no such option */
+  compare("step");
+  ck_assert_str_eq(c->reasons[0], "another command: was \"python3 train.py\", is \"python3 other.py\"");
+  options.judge = true;
   options.allow_other_command = true;
   compare("step");
   ck_assert_int_eq(c->verdict, OPGAP_SAME);
@@ -726,7 +733,11 @@ START_TEST(test_other_machine_compares_counters_only)
   add_run(before, STEPS, 1, 1, 5);
   add_run(now, STEPS, 2, 2, 5);
   now->info_values[0] = "faster";
-  expect_incomparable("another machine");
+  expect_incomparable("another machine: cpu was \"test\", is \"faster\" (--allow-other-machine compares counters");
+  options.judge = false;
+  compare("step");
+  ck_assert_str_eq(c->reasons[0], "another machine: cpu was \"test\", is \"faster\"");
+  options.judge = true;
   options.allow_other_machine = true;
   ck_assert_int_eq(compare("step")->verdict, OPGAP_NOT_JUDGED);
   ck_assert_int_eq(compare("launches")->verdict, OPGAP_SAME);

@@ -1,5 +1,7 @@
 /* The line from a thread's ring to the reader, without hooks: sessions in child processes, traces read back. */
 #include <check.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -1194,6 +1196,100 @@ START_TEST(loss_is_counted)
 }
 END_TEST
 
+/* ---- and why ---- */
+
+#define HANDLED 3u /* calls of a signal handler */
+#define TOO_DEEP 2u
+
+static void body_reasons_of_loss(void)
+{
+  setenv("OPGAP_BUFFER", "1M", 1);
+  start();
+  struct opgap_cell *cell = (call(0), opgap_cell);
+  uint32_t name = opgap_intern("deep", 4);
+  cell->busy = UINTPTR_MAX; /* whatever lies below that on the stack interrupts it */
+  for (unsigned i = 0; i < HANDLED; i++)
+    call(1);
+  cell->busy = 0;
+  for (unsigned i = 0; i < OPGAP_MAX_DEPTH + TOO_DEEP; i++)
+    opgap_op_begin(name, 0, i + 1, 0);
+  atomic_store(&opgap_state->flusher, 1); /* nobody drains */
+  for (uint64_t n = 1; atomic_load(&opgap_self()->lost) < 5; n++)
+    call(n);
+  atomic_store(&opgap_state->flusher, 0);
+  opgap_session_end(0);
+  _exit(0);
+}
+
+static void check_reasons(const struct opgap_process_info *info)
+{
+  ck_assert_uint_eq(info->lost_records, HANDLED + TOO_DEEP + 5);
+  for (unsigned loss = 0; loss < OPGAP_LOSS_COUNT; loss++)
+    ck_assert_uint_eq(info->lost_by[loss], loss == OPGAP_LOSS_NO_ROOM     ? 5
+                                           : loss == OPGAP_LOSS_INTERRUPT ? HANDLED
+                                           : loss == OPGAP_LOSS_TOO_DEEP  ? TOO_DEEP
+                                                                          : 0);
+}
+
+START_TEST(losses_have_reasons)
+{
+  struct opgap_trace *trace = trace_of(body_reasons_of_loss, 0);
+  check_reasons(opgap_trace_process(trace, 0));
+  forget(trace);
+}
+END_TEST
+
+/* As it stands while it runs, and when it was killed: the streams' chunks alone tell. */
+static void body_killed_with_losses(void)
+{
+  start();
+  struct opgap_cell *cell = (call(0), opgap_cell);
+  cell->busy = UINTPTR_MAX;
+  for (unsigned i = 0; i < HANDLED; i++)
+    call(1);
+  cell->busy = 0;
+  call(1);
+  raise(SIGKILL);
+}
+
+START_TEST(losses_of_the_killed_have_reasons)
+{
+  make_folder();
+  int status = run_child(body_killed_with_losses);
+  ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  struct opgap_trace *trace = open_trace();
+  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+  ck_assert_uint_eq(info->lost_records, HANDLED);
+  ck_assert_uint_eq(info->lost_by[OPGAP_LOSS_INTERRUPT], HANDLED);
+  ck_assert_uint_eq(all_calls(trace, 0), 2);
+  forget(trace);
+}
+END_TEST
+
+/* A file without the feature does not tell why, whatever else is in it. */
+START_TEST(older_files_have_losses_without_reasons)
+{
+  struct opgap_trace *trace = trace_of(body_reasons_of_loss, 0);
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s", opgap_trace_process(trace, 0)->path);
+  opgap_trace_close(trace);
+  struct opgap_file_header header;
+  int fd = open(path, O_RDWR);
+  ck_assert_int_eq(pread(fd, &header, sizeof header, 0), sizeof header);
+  ck_assert_uint_eq(header.features, OPGAP_FILE_HAS_CRC | OPGAP_FILE_TELLS_LOSS);
+  header.features = OPGAP_FILE_HAS_CRC;
+  header.header_crc = opgap_crc32(0, &header, offsetof(struct opgap_file_header, header_crc));
+  ck_assert_int_eq(pwrite(fd, &header, sizeof header, 0), sizeof header);
+  close(fd);
+  trace = open_trace();
+  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+  ck_assert(info->complete);
+  ck_assert_uint_eq(info->lost_by[OPGAP_LOSS_NO_ROOM], 0);
+  ck_assert_uint_eq(info->lost_by[OPGAP_LOSS_UNKNOWN], 5);
+  forget(trace);
+}
+END_TEST
+
 /* ---- the times of a loss, in each stream's own unit ---- */
 
 static uint64_t *loss_brackets; /* shared: around the first loss of the process's stream, and around its announcement */
@@ -1575,6 +1671,36 @@ START_TEST(damaged_header)
 }
 END_TEST
 
+/* Without its description nobody knows a process's time of day: it keeps its place on the clock of the others. */
+START_TEST(damaged_description)
+{
+  struct opgap_trace *trace = trace_of(body_clean, 5);
+  char path[512];
+  struct opgap_process_info before = *opgap_trace_process(trace, 0);
+  snprintf(path, sizeof path, "%s", before.path);
+  opgap_trace_close(trace);
+  run_to_end(body_clean, 5);
+  flip(path, (long)(sizeof(struct opgap_file_header) + sizeof(struct opgap_chunk_header)) + 5);
+  trace = open_trace();
+  ck_assert_uint_eq(opgap_trace_process_count(trace), 2);
+  const struct opgap_process_info *first = opgap_trace_process(trace, 0), *second = opgap_trace_process(trace, 1);
+  if (second->pid == before.pid) {
+    const struct opgap_process_info *other = first;
+    first = second;
+    second = other;
+  }
+  ck_assert(!first->complete);
+  ck_assert_str_eq(first->boot_id, "");
+  ck_assert(second->complete);
+  ck_assert_str_ne(second->boot_id, "");
+  ck_assert_uint_eq(first->start_ns, before.start_ns);
+  ck_assert_uint_eq(first->end_ns, before.end_ns);
+  ck_assert_int_eq(first->realtime_offset_ns, second->realtime_offset_ns);
+  ck_assert_uint_gt(second->start_ns, before.start_ns);
+  forget(trace);
+}
+END_TEST
+
 /* The part before a file: without a sound header nobody knows whose it is. */
 START_TEST(damaged_older_part)
 {
@@ -1774,12 +1900,16 @@ int main(void)
   tcase_add_test(tests, counted_then_failed);
   tcase_add_test(tests, counts_read_meanwhile);
   tcase_add_test(tests, loss_is_counted);
+  tcase_add_test(tests, losses_have_reasons);
+  tcase_add_test(tests, losses_of_the_killed_have_reasons);
+  tcase_add_test(tests, older_files_have_losses_without_reasons);
   tcase_add_test(tests, times_of_a_loss);
   tcase_add_test(tests, short_records);
   tcase_add_test(tests, record_sizes);
   tcase_add_test(tests, crc32_check_values);
   tcase_add_test(tests, damaged_file);
   tcase_add_test(tests, damaged_header);
+  tcase_add_test(tests, damaged_description);
   tcase_add_test(tests, damaged_older_part);
   tcase_add_test(tests, followed);
   tcase_add_test(tests, short_threads);
