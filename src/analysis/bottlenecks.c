@@ -116,9 +116,8 @@ static struct cpu_use cpu_use(struct analysis *a)
   use.span_ns = end - start;
   for (unsigned i = 0; i < a->thread_count; i++) {
     struct thread *t = &a->threads[i];
-    size_t first = timeline_samples_from(t, start), last = timeline_samples_from(t, end);
+    const struct past_sample *from, *to;
     struct off_cpu off;
-    last = last < t->samples.count ? last : t->samples.count - 1; /* one behind each end */
     const struct process *p = &a->processes[t->process];
     if (!p->included || p->info->streams[t->stream].kind != OPGAP_STREAM_THREAD)
       continue;
@@ -126,9 +125,8 @@ static struct cpu_use cpu_use(struct analysis *a)
       use.queued_ns = threads_queued_at_most(a, t, start, end);
     else
       use.others_ns += threads_ran_at_most(a, t, start, end);
-    if (t->samples.count == 0 || last <= first)
+    if (!timeline_samples_around(t, start, end, &from, &to))
       continue;
-    const struct past_sample *from = RING_AT(&t->samples, first), *to = RING_AT(&t->samples, last);
     /* what it runs for between its waits for CPUs, and for others of its team that wait for one, whoever had these
      * meanwhile */
     struct team_wait team = {0};

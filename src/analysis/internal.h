@@ -733,6 +733,9 @@ size_t timeline_calls_from(const struct thread *t, uint64_t time);
 size_t timeline_ops_from(const struct thread *t, uint64_t time);
 void timeline_sample(struct analysis *a, struct thread *t, struct past_sample sample);
 size_t timeline_samples_from(const struct thread *t, uint64_t time);
+/* The samples around [start, end), one behind each end where there is one; false: not two of them. */
+bool timeline_samples_around(const struct thread *t, uint64_t start, uint64_t end, const struct past_sample **from,
+                             const struct past_sample **to);
 uint64_t timeline_writes(const struct analysis *a, uint32_t pipe); /* so far */
 /* Did others wait in this barrier when t came, which ended their wait?  Asked when nobody came after it. */
 bool timeline_came_last(const struct analysis *a, const struct thread *t, const struct past_call *call);

@@ -146,12 +146,12 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *
   row->sleep_ns = all->sleep - before->sleep;
   row->network_ns = all->network - before->network;
   row->child_ns = all->child - before->child;
-  size_t first = timeline_samples_from(t, begin), last = timeline_samples_from(t, end);
-  last = last < t->samples.count ? last : t->samples.count - 1;
-  if (t->samples.count > 0 && first < last)
-    row->queue_ns = RING_AT(&t->samples, last)->queue - RING_AT(&t->samples, first)->queue;
+  const struct past_sample *from, *to;
+  if (!timeline_samples_around(t, begin, end, &from, &to))
+    return;
+  row->queue_ns = to->queue - from->queue;
   struct off_cpu off;
-  if (row->queue_ns == OPGAP_UNKNOWN || !threads_off_cpu(a, t, begin, end, &off))
+  if (!threads_off_cpu(a, t, begin, end, &off))
     return;
   row->file_ns += off.faults; /* of mapped files */
   row->queue_ns += threads_team_wait(a, t, begin, end, off.outside - off.faults).queue;

@@ -287,19 +287,6 @@ bool threads_off_cpu(const struct analysis *a, struct thread *t, uint64_t start,
   return any;
 }
 
-/* Growth of the totals of a thread between the samples around [start, end); false: not sampled. */
-static bool sampled_growth(const struct thread *t, uint64_t start, uint64_t end, uint64_t *run, uint64_t *queue)
-{
-  size_t first = timeline_samples_from(t, start), last = timeline_samples_from(t, end);
-  last = last < t->samples.count ? last : t->samples.count - 1; /* one behind each end */
-  if (t->samples.count == 0 || last <= first)
-    return false;
-  const struct past_sample *from = RING_AT(&t->samples, first), *to = RING_AT(&t->samples, last);
-  *run = to->run - from->run;
-  *queue = to->queue - from->queue;
-  return true;
-}
-
 /* Hardly ever in hooked blocking calls: what it waits for it waits for elsewhere. */
 static bool may_be_of_team(const struct analysis *a, const struct thread *t)
 {
@@ -313,13 +300,13 @@ struct team_wait threads_team_wait(const struct analysis *a, const struct thread
   uint64_t all_run = 0, all_queue = 0;
   for (unsigned i = 0; outside > 0 && i < a->thread_count; i++) {
     const struct thread *other = &a->threads[i];
-    uint64_t run, queue;
+    const struct past_sample *from, *to;
     if (other == t || other->process != t->process ||
         a->processes[t->process].info->streams[other->stream].kind != OPGAP_STREAM_THREAD ||
-        !may_be_of_team(a, other) || !sampled_growth(other, start, end, &run, &queue))
+        !may_be_of_team(a, other) || !timeline_samples_around(other, start, end, &from, &to))
       continue;
-    all_run += run;
-    all_queue += queue;
+    all_run += to->run - from->run;
+    all_queue += to->queue - from->queue;
   }
   uint64_t all = all_run + all_queue, told = outside < all ? outside : all;
   if (all == 0)

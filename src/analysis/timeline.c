@@ -197,6 +197,18 @@ size_t timeline_samples_from(const struct thread *t, uint64_t time)
   return RING_FROM(&t->samples, time);
 }
 
+bool timeline_samples_around(const struct thread *t, uint64_t start, uint64_t end, const struct past_sample **from,
+                             const struct past_sample **to)
+{
+  size_t first = timeline_samples_from(t, start), last = timeline_samples_from(t, end);
+  last = last < t->samples.count ? last : t->samples.count - 1;
+  if (t->samples.count == 0 || last <= first)
+    return false;
+  *from = RING_AT(&t->samples, first);
+  *to = RING_AT(&t->samples, last);
+  return true;
+}
+
 uint64_t timeline_inside(const struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
   uint64_t sum = 0, at = r->end_ns;
