@@ -255,6 +255,12 @@ static bool joined_thread(struct analysis *a, const struct thread *t, const stru
   return true;
 }
 
+/* Is `its` a wait at the same barrier of the same process? */
+static bool same_barrier(const struct process *p, const struct past_call *its, const struct past_call *call)
+{
+  return its->object == call->object && !its->named && p->hooks[its->event].verb == VERB_BARRIER;
+}
+
 /* The thread that came last to a barrier lets the others go on. */
 static bool last_to_come(const struct analysis *a, const struct thread *t, const struct past_call *call,
                          struct edge *edge)
@@ -268,8 +274,8 @@ static bool last_to_come(const struct analysis *a, const struct thread *t, const
       const struct past_call *its = RING_AT(&other->calls, i);
       if (its->start > call->end)
         break;
-      if (its->object != call->object || its->named || its->start < call->start || (any && its->start < edge->start) ||
-          a->processes[t->process].hooks[its->event].verb != VERB_BARRIER)
+      if (its->start < call->start || (any && its->start < edge->start) ||
+          !same_barrier(&a->processes[t->process], its, call))
         continue;
       *edge = (struct edge){its->start, its->end, k};
       any = true;
@@ -288,7 +294,7 @@ bool timeline_came_last(const struct analysis *a, const struct thread *t, const 
       const struct past_call *its = RING_AT(&other->calls, i);
       if (its->start > call->start)
         break;
-      if (its->object == call->object && !its->named && a->processes[t->process].hooks[its->event].verb == VERB_BARRIER)
+      if (same_barrier(&a->processes[t->process], its, call))
         return true;
     }
   }
