@@ -188,21 +188,29 @@ static const char *file_words(struct list *l, enum file_part part, uint64_t whol
                            (unsigned long long)file.bytes, (double)file.bytes / 1e6 / ((double)file.all_ns / 1e9));
 }
 
-/* The main thread's waits in hooked calls for threads without a CPU: for another one, or for itself once it was woken
- * (not after a lock or condition: it may be held then). */
-static uint64_t awaited_queue_ns(const struct list *l)
+typedef bool cause_choice(const struct analysis *a, const struct cause_key *key);
+
+/* Of the main thread's waits of a cause in steps, those that are chosen: as large a part of them as of its gaps. */
+static uint64_t chosen_waits(const struct list *l, enum opgap_cause cause, cause_choice *chosen)
 {
   const struct gap_table *table = &l->a->thread_gaps[steps_process(l->a)];
-  uint64_t all = 0, queued = 0;
+  uint64_t all = 0, part = 0;
   for (size_t i = 0; i < table->rows.count; i++) {
     const struct cause_row *row = &table->rows.at[i];
-    if (row->key.cause != OPGAP_CAUSE_RUN_QUEUE)
+    if (row->key.cause != cause)
       continue;
-    bool its = row->key.process == UINT32_MAX && row->key.thread == 0; /* outside of waits: samples tell it, too */
     all += row->ns;
-    queued += row->key.doing == DOING_WAKING || (row->key.doing == DOING_QUEUE && !its) ? row->ns : 0;
+    part += chosen(l->a, &row->key) ? row->ns : 0;
   }
-  return (uint64_t)((double)l->s->breakdown.wait_ns[OPGAP_CAUSE_RUN_QUEUE] * share(queued, all));
+  return (uint64_t)((double)l->s->breakdown.wait_ns[cause] * share(part, all));
+}
+
+/* The main thread's waits in hooked calls for threads without a CPU: for another one, or for itself once it was woken
+ * (not after a lock or condition: it may be held then).  Its own outside of waits is left out: samples tell it, too. */
+static bool awaits_queued(const struct analysis *a, const struct cause_key *key)
+{
+  (void)a;
+  return key->doing == DOING_WAKING || (key->doing == DOING_QUEUE && cause_of_others(key));
 }
 
 /* ---- the DataLoader ---- */
@@ -296,19 +304,9 @@ static const char *called_from(const struct list *l, const struct opgap_sum_load
 #define CROWDED 0.3 /* of the workers' busy time, waiting for a CPU; chosen on tests/scenarios (docs/VERDICT.md) */
 
 /* The main thread's waits, outside of __next__, for DataLoader workers to start. */
-static uint64_t making_ns(const struct list *l)
+static bool awaits_worker(const struct analysis *a, const struct cause_key *key)
 {
-  const struct gap_table *table = &l->a->thread_gaps[steps_process(l->a)];
-  uint64_t all = 0, workers = 0;
-  for (size_t i = 0; i < table->rows.count; i++) {
-    const struct cause_row *row = &table->rows.at[i];
-    if (row->key.cause != OPGAP_CAUSE_STARTUP)
-      continue;
-    bool worker = row->key.process != UINT32_MAX && l->a->processes[row->key.process].role == OPGAP_ROLE_WORKER;
-    all += row->ns;
-    workers += worker ? row->ns : 0;
-  }
-  return (uint64_t)((double)l->s->breakdown.wait_ns[OPGAP_CAUSE_STARTUP] * share(workers, all));
+  return key->process != UINT32_MAX && a->processes[key->process].role == OPGAP_ROLE_WORKER;
 }
 
 static void add_workers(struct list *l, uint64_t fetch_ns)
@@ -317,7 +315,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
   struct workers w = sum_workers(l->s);
   uint64_t bound = fetch_ns + l->around.refill_ns[OPGAP_CAUSE_DATA_LOADING] + l->s->breakdown.queue_ns;
   unsigned n = loader->workers, cpus = cores(l);
-  uint64_t making = l->s->has_gpu ? 0 : making_ns(l);
+  uint64_t making = l->s->has_gpu ? 0 : chosen_waits(l, OPGAP_CAUSE_STARTUP, awaits_worker);
   double part = percent(l, fetch_ns), startup = share(loader->startup_wait_ns + making, loader->await_ns + making);
   uint64_t latency = w.file + w.lock + w.sleep + w.network, compute = less(w.busy, latency + w.queue);
   bool waits_for_cpu = w.queue > latency && share(w.queue, w.busy) >= CROWDED, own = oversubscribed(l);
@@ -550,7 +548,7 @@ static bool others_mostly_write(const struct list *l)
   uint64_t written = 0, other = 0;
   for (size_t i = 0; i < table->rows.count; i++) {
     const struct cause_row *row = &table->rows.at[i];
-    if (row->key.cause != OPGAP_CAUSE_FILE_IO || (row->key.process == UINT32_MAX && row->key.thread == 0))
+    if (row->key.cause != OPGAP_CAUSE_FILE_IO || !cause_of_others(&row->key))
       continue;
     *(row->key.doing == DOING_WRITE || row->key.doing == DOING_FSYNC ? &written : &other) += row->ns;
   }
@@ -685,7 +683,8 @@ static void add_no_cpu(struct list *l, uint64_t queue, uint64_t throttled, uint6
 static uint64_t add_off_cpu(struct list *l, uint64_t bound)
 {
   const struct opgap_sum_breakdown *b = &l->s->breakdown;
-  uint64_t awaited = awaited_queue_ns(l), awaited_throttled = b->wait_ns[OPGAP_CAUSE_THROTTLED], start, end;
+  uint64_t awaited = chosen_waits(l, OPGAP_CAUSE_RUN_QUEUE, awaits_queued),
+           awaited_throttled = b->wait_ns[OPGAP_CAUSE_THROTTLED], start, end;
   unsigned main_thread = l->a->processes[steps_process(l->a)].main_thread;
   struct team_wait team = {0};
   if (main_thread != UINT32_MAX && steps_counted(l->a, &start, &end))

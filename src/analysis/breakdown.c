@@ -232,7 +232,7 @@ void breakdown_wait(struct analysis *a, unsigned process, uint64_t start, const 
                 (struct wait){.start = start,
                               .end = start + row->ns,
                               .cause = (enum opgap_cause)cause,
-                              .others = row->key.process != UINT32_MAX || row->key.thread != 0,
+                              .others = cause_of_others(&row->key),
                               .causes = all,
                               .refill_ns = last[cause] == i ? refill(ns[cause]) : 0});
     start += row->ns;

@@ -441,6 +441,11 @@ struct cause_key {
   uint32_t thread;  /* thread + 1 when it is not the main thread of that process; 0 otherwise */
   uint32_t name;    /* gid of an op or a call */
 };
+/* Is it what another thread did than the main thread of the gap's process? */
+static inline bool cause_of_others(const struct cause_key *key)
+{
+  return key->process != UINT32_MAX || key->thread != 0;
+}
 /* A row also remembers the file that took most of it, as an example: pieces of one file come one after the other. */
 struct cause_row {
   struct cause_key key;
