@@ -8,9 +8,8 @@
  *
  * Bounds: per thread RING_LIMIT calls and ops of history, RING_LEAST where all together fill HISTORY_BYTES;
  * SHARED_LIMIT outermost ops, intervals and waits of processes without steps; per process OBJECT_LIMIT objects with
- * their last edges;
- * PENDING_LIMIT gaps waiting to be explained; GPU_WINDOW launches and activities; CAUSE_LIMIT and FILE_LIMIT rows,
- * after which details are summed without their name.
+ * their last edges; PENDING_LIMIT gaps waiting to be explained; GPU_WINDOW launches and activities; CAUSE_LIMIT and
+ * FILE_LIMIT rows, after which details are summed without their name.
  *
  * Names: a `gid` is an id in analysis.strings, the same for all processes; a name id of a record is valid in its
  * process only.

@@ -1,6 +1,6 @@
 /* Contended locks: every recorded wait for a mutex or rwlock, by object, and who held it.  A lock in static data has
- * the name of its symbol; one on the heap, where all allocations
- * were (OPGAP_ALLOC=events), who made the block around it; and with stacks each has the place of most of its waits. */
+ * the name of its symbol; one on the heap, where all allocations were recorded (OPGAP_ALLOC=events), who made the block
+ * around it; and with stacks each has the place of most of its waits. */
 #include "analysis/internal.h"
 #include "analysis/order.h"
 #include "analysis/symbols.h"

@@ -9,9 +9,10 @@
  *                  waits for the network: communication; other waits of the main thread outside ops (sleep, locks,
  *                  child processes, other threads), if more than ops: undecided, as the trace cannot say what for
  *                  else page faults that read from a disk, if the largest bottleneck: memory
- *                  else ops: CPU dispatch if an op takes less than 20 us on average, or Python between ops is
- * more than the ops themselves; CPU compute otherwise Confidence: high from 50 % of the time on, medium from 30 %, low
- * below. */
+ *                  else ops: CPU dispatch if an op takes less than 20 us on average, or Python between ops is more than
+ *                  the ops themselves; CPU compute otherwise
+ *
+ * Confidence: high from 50 % of the time on, medium from 30 %, low below. */
 #include "analysis/internal.h"
 #include "analysis/ranks.h"
 
