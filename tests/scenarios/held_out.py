@@ -19,14 +19,10 @@ import zlib
 
 import torch
 
-from train import CHUNK, FOLDER, MODEL, OPTIMIZER, PLANTED, NAME, burn, loader, nothing, plain, read_chunk, train, \
-    worker_id
+from train import CHUNK, FOLDER, MODEL, OPTIMIZER, PLANTED, NAME, batches, burn, loader, nothing, plain, read_chunk, \
+    train, worker_id
 
 IMAGE = bytes(range(256)) * 375  # 96000 bytes: 200 x 160 pixels of three colours
-
-
-def batches(steps):
-    return [(torch.zeros(4, 16),)] * steps
 
 
 # ---- data loading ----

@@ -12,13 +12,9 @@ import re
 
 import torch
 
-from train import FOLDER, MODEL, NAME, PLANTED, plain, train
+from train import FOLDER, MODEL, NAME, PLANTED, batches, plain, train
 
-WORDS = ("the quick brown fox jumps over the lazy dog, it said: nothing! " * 400,)
-
-
-def batches(steps):
-    return [(torch.zeros(4, 16),)] * steps
+WORDS = "the quick brown fox jumps over the lazy dog, it said: nothing! " * 400
 
 
 def tokenizer():
@@ -26,7 +22,7 @@ def tokenizer():
     vocabulary = {}
 
     def tokenise():
-        for word in re.findall(r"\w+|[^\w\s]", WORDS[0]):
+        for word in re.findall(r"\w+|[^\w\s]", WORDS):
             vocabulary.setdefault(word, len(vocabulary))
 
     plain(lambda: [tokenise() for _ in range(4)], 60)

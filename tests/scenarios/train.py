@@ -124,9 +124,13 @@ def train(data, epochs=1, extra=None):
             OPTIMIZER.step()
 
 
+def batches(steps):
+    """They are there at once."""
+    return [(torch.zeros(4, 16),)] * steps
+
+
 def plain(extra, steps=40):
-    """Batches are there at once."""
-    train([(torch.zeros(4, 16),)] * steps, extra=extra if PLANTED else None)
+    train(batches(steps), extra=extra if PLANTED else None)
 
 
 def gil():
