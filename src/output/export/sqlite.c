@@ -354,6 +354,36 @@ static void put_threads(struct database *d)
   sqlite3_finalize(statement);
 }
 
+/* Makes and fills a table from an array. */
+static void fill_from_array(struct database *d, const struct sqlite_filling *f)
+{
+  sqlite3_str *text = sqlite3_str_new(d->db);
+  sqlite3_str_appendf(text, "CREATE TABLE %s (%s%s);", f->table, f->numbered ? "id INTEGER PRIMARY KEY, " : "",
+                      f->columns);
+  sqlite3_str_appendf(text, "INSERT INTO %s SELECT %s", f->table, f->numbered ? "r.key, " : "");
+  for (const char *at = f->columns; *at != '\0';) {
+    size_t length = strcspn(at, ",");
+    sqlite3_str_appendf(text, "%sjson_extract(r.value, '$.%.*s')", at == f->columns ? "" : ",", (int)length, at);
+    at += length + strspn(at + length, ", ");
+  }
+  sqlite3_str_appendf(text, " FROM report, json_each(report.text, '%s') AS r;", f->path);
+  char *sql = sqlite3_str_finish(text);
+  if (sql == NULL)
+    fail(d);
+  run(d, sql);
+  sqlite3_free(sql);
+}
+
+static void fill_from_report(struct database *d)
+{
+  for (const struct sqlite_filling *f = sqlite_from_report; f->sql != NULL || f->table != NULL; f++) {
+    if (f->sql != NULL)
+      run(d, f->sql);
+    else
+      fill_from_array(d, f);
+  }
+}
+
 static void put_report(struct database *d)
 {
   struct opgap_output_options options = {0};
@@ -365,7 +395,7 @@ static void put_report(struct database *d)
   }
   sqlite3_finalize(statement);
   free(json);
-  run(d, sqlite_from_report);
+  fill_from_report(d);
   statement = prepare(d, "INSERT INTO meta VALUES ('opgap_version', '" OPGAP_VERSION "'), ('schema', 1), "
                          "('start_realtime_ns', ?), ('spans', ?)");
   if (!d->failed) {
