@@ -17,8 +17,8 @@
 #define PART_STEPS 10u /* of a part of a run, at least: holds a bunch of batches from as many workers */
 #define MOST_PARTS 10u
 #define TWO_KINDS 1.5 /* mean / median, in every part of a run */
-#define TIME_FLOOR                                                                                                     \
-  10e3 /* ns: what times differ by that mean nothing (clock, one interrupt), for which 4 % say nothing */
+/* ns: what times differ by that mean nothing (clock, one interrupt), for which 4 % say nothing */
+#define TIME_FLOOR 10e3
 #define LARGE_CHANGE 1.0 /* twice the time: a median or a mean that cannot exclude it tells nothing */
 
 const char *opgap_change_verdict_name(enum opgap_change_verdict verdict)
@@ -366,9 +366,9 @@ static const char *doubt(struct comparing *k, const struct opgap_change *change,
 }
 
 /* Are long steps in every part of a run? */
-static bool has_two_kinds(const struct side *side)
+static bool has_two_kinds(const struct side *side, double median)
 {
-  return lower_tenth_of_parts(side) > TWO_KINDS * stats_centre_of(&side->sample, STATS_MEDIAN);
+  return lower_tenth_of_parts(side) > TWO_KINDS * median;
 }
 
 static double mean_data_wait(const struct opgap_runs *runs)
@@ -387,9 +387,9 @@ static bool median_is_blind(const struct comparing *k, const struct opgap_change
 {
   if (change->high > LARGE_CHANGE)
     return true;
-  if (!has_two_kinds(before) && !has_two_kinds(now))
+  if (!has_two_kinds(before, change->before) && !has_two_kinds(now, change->now))
     return false;
-  double rise = stats_centre_of(&now->sample, STATS_MEAN) - stats_centre_of(&before->sample, STATS_MEAN);
+  double rise = change->mean_now - change->mean_before;
   double waits = mean_data_wait(k->c->now) - mean_data_wait(k->c->before);
   return rise > 0 ? waits > rise / 2 : waits < rise / 2;
 }
