@@ -434,19 +434,16 @@ static void read_streams(struct reading *g)
   g->calls = gpu_calls_read(g->source, g->process, g->starts[0], g->ends[g->run->steps - 1]);
   struct ahead_streams *streams = ahead_streams_begin(g->source, g->process);
   const struct opgap_record *records;
-  size_t now = 0, stream;
-  bool begun = false; /* streams without records are ended all the same */
-  for (size_t count; (count = ahead_streams_next(streams, &stream, &records)) > 0; begun = true) {
-    if (!begun || stream != now) {
-      for (; now < stream; now++)
-        end_stream(g);
+  size_t now = SIZE_MAX, stream;
+  for (size_t count; (count = ahead_streams_next(streams, &stream, &records)) > 0; now = stream) {
+    if (stream != now && now != SIZE_MAX)
+      end_stream(g);
+    if (stream != now)
       begin_stream(g, &info->streams[stream], info->pid);
-    }
     for (size_t i = 0; i < count; i++)
       add_record(g, &records[i]);
   }
-  for (; now < info->stream_count; now++)
-    end_stream(g);
+  end_stream(g);
   ahead_streams_end(streams);
   for (size_t i = 0; i < gpu_calls_count(g->calls); i++)
     if (!gpu_calls_at(g->calls, i)->taken)
