@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "wait_once.h"
+
 static void *volatile block;
 
 static inline __attribute__((always_inline)) void inlined(void)
@@ -91,27 +93,12 @@ static void *lock_once(void *mutex)
   return NULL;
 }
 
-/* Holds the lock until the other thread sleeps in its wait for it: glibc's word is 2 then. */
-static int wait_once(pthread_mutex_t *mutex)
-{
-  struct timespec pause = {0, 1000000};
-  pthread_t thread;
-  pthread_mutex_lock(mutex);
-  if (pthread_create(&thread, NULL, lock_once, mutex) != 0)
-    return 1;
-  do
-    nanosleep(&pause, NULL);
-  while (__atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED) != 2);
-  pthread_mutex_unlock(mutex);
-  return pthread_join(thread, NULL);
-}
-
 static int with_locks(int count)
 {
   pthread_mutex_t *on_heap = malloc(sizeof *on_heap);
   int failed = on_heap == NULL || pthread_mutex_init(on_heap, NULL) != 0;
   for (int i = 0; i < count && !failed; i++)
-    failed = wait_once(&plain) || wait_once(&guarded.mutex) || wait_once(on_heap);
+    failed = wait_once(lock_once, &plain) || wait_once(lock_once, &guarded.mutex) || wait_once(lock_once, on_heap);
   free(on_heap);
   return failed;
 }

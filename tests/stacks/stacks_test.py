@@ -220,10 +220,9 @@ def static_locks(folder):
     places = {path: table_of(path) for path in (pie, fixed, library)}
     assert places[pie]["big_lock"] < 0x400000 <= places[fixed]["big_lock"], places
     for stripped in (False, True):
+        if stripped:
+            run("strip", "--strip-all", pie, fixed, library)
         for program in (pie, fixed):
-            if stripped:
-                run("strip", "--strip-all", program)
-                run("strip", "--strip-all", library)
             file = os.path.basename(program)
             own = f"{file}+{places[program]['big_lock']:#x}" if stripped else f"big_lock in {file}"
             names = {own, f"library_lock in {os.path.basename(library)}"} # the library's is a dynamic symbol, too
