@@ -537,6 +537,26 @@ START_TEST(test_held_up_steps_pass)
 }
 END_TEST
 
+/* Waits that became long in a part of the run raise the mean surely, but not the fastest parts of the run. */
+START_TEST(test_waits_of_a_disturbed_part_pass)
+{
+  for (int whole = 0; whole < 2; whole++) {
+    stop();
+    start();
+    add_bunched_run(before, 1, 5, 40, 2000, 0);
+    struct opgap_run *run = add_bunched_run(now, 2, 5, 40, 2000, 0);
+    for (size_t i = 0; i < (whole ? STEPS : STEPS / 3 * 2); i += 5) {
+      run->samples[OPGAP_METRIC_STEP][i] *= 6;
+      run->samples[OPGAP_METRIC_DATA_WAIT][i] *= 6;
+    }
+    const struct opgap_change *step = compare("step");
+    ck_assert_int_eq(step->blind, 1);
+    ck_assert(step->mean_low > 0 && step->mean_p < 1e-3);
+    ck_assert_int_eq(step->verdict, whole ? OPGAP_REGRESSED : OPGAP_SAME);
+  }
+}
+END_TEST
+
 START_TEST(test_spread_of_the_repeats_is_a_threshold)
 {
   add_run(before, STEPS, 1, 1, 5);
@@ -805,6 +825,23 @@ START_TEST(test_totals_need_two_repeats_and_a_change_in_every_step)
 }
 END_TEST
 
+/* What times differ by is no finding from 0 either, whatever the threshold. */
+START_TEST(test_a_time_of_the_run_from_zero)
+{
+  struct opgap_run *was = add_run(before, STEPS, 1, 1, 5), *is = add_run(now, STEPS, 2, 1, 5);
+  figure(before, was, "run.idle", 0, false);
+  figure(now, is, "run.idle", 10000, false);
+  was->figures[0].unit = is->figures[0].unit = OPGAP_UNIT_NS;
+  struct opgap_rule rule = {.name = "run.idle", .has_absolute = true};
+  options.rules = &rule;
+  options.rule_count = 1;
+  ck_assert_int_eq(compare("run.idle")->verdict, OPGAP_SAME);
+  ck_assert_str_eq(compare("run.idle")->reason, "from 0, by no more than times differ by");
+  is->figures[0].value = 10001;
+  ck_assert_int_eq(compare("run.idle")->verdict, OPGAP_REGRESSED);
+}
+END_TEST
+
 START_TEST(test_rules)
 {
   static const struct {
@@ -981,6 +1018,7 @@ int main(void)
   tcase_add_test(tests, test_median_and_mean_agree);
   tcase_add_test(tests, test_means_within_the_limits);
   tcase_add_test(tests, test_held_up_steps_pass);
+  tcase_add_test(tests, test_waits_of_a_disturbed_part_pass);
   tcase_add_test(tests, test_spread_of_the_repeats_is_a_threshold);
   tcase_add_test(tests, test_missing_metric_is_no_pass);
   tcase_add_test(tests, test_absent_figure_is_unknown_and_an_absent_cause_is_0);
@@ -994,6 +1032,7 @@ int main(void)
   tcase_add_test(tests, test_unnamed_gpu_is_no_other_machine);
   tcase_add_test(tests, test_p95_of_steps);
   tcase_add_test(tests, test_totals_need_two_repeats_and_a_change_in_every_step);
+  tcase_add_test(tests, test_a_time_of_the_run_from_zero);
   tcase_add_test(tests, test_rules);
   tcase_add_test(tests, test_file_reads_as_written);
   tcase_add_test(tests, test_wrong_files_are_refused);
