@@ -546,7 +546,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("memory");
-  TCase *tests = tcase_create("memory");
+  TCase *tests = new_case("memory");
   tcase_add_checked_fixture(tests, setup, NULL);
   tcase_add_test(tests, test_alive_at_the_peak);
   tcase_add_test(tests, test_alive_inside_an_op_that_never_ended);

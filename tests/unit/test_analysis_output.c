@@ -921,7 +921,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("output");
-  TCase *tests = tcase_create("output");
+  TCase *tests = new_case("output");
   tcase_add_checked_fixture(tests, setup, NULL);
   tcase_add_test(tests, test_clean);
   tcase_add_test(tests, test_units);

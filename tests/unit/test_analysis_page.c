@@ -383,8 +383,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("page");
-  TCase *tests = tcase_create("page");
-  tcase_set_timeout(tests, 60);
+  TCase *tests = new_case("page");
   tcase_add_test(tests, test_bins);
   tcase_add_test(tests, test_crowded_bin);
   tcase_add_test(tests, test_sets);

@@ -368,7 +368,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("parts");
-  TCase *cases = tcase_create("parts");
+  TCase *cases = new_case("parts");
   tcase_add_checked_fixture(cases, setup, teardown);
   tcase_add_test(cases, test_read_is_what_was_written);
   tcase_add_test(cases, test_merge_adds);

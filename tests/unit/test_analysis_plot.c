@@ -301,7 +301,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("plot");
-  TCase *tests = tcase_create("plot");
+  TCase *tests = new_case("plot");
   tcase_add_checked_fixture(tests, setup, teardown);
   tcase_add_test(tests, test_chart_utf8);
   tcase_add_test(tests, test_chart_ascii);

@@ -206,7 +206,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("ranks");
-  TCase *cases = tcase_create("ranks");
+  TCase *cases = new_case("ranks");
   tcase_add_test(cases, test_waits_and_straggler);
   tcase_add_test(cases, test_straggler_of_unknown_rank);
   tcase_add_test(cases, test_no_straggler_when_they_take_turns);

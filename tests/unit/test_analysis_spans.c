@@ -309,8 +309,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("spans");
-  TCase *tests = tcase_create("spans");
-  tcase_set_timeout(tests, 60);
+  TCase *tests = new_case("spans");
   tcase_add_test(tests, test_small_trees);
   tcase_add_test(tests, test_counters_adopt_nothing);
   tcase_add_test(tests, test_large_trees);

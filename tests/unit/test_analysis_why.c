@@ -2072,7 +2072,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("why");
-  TCase *tests = tcase_create("why");
+  TCase *tests = new_case("why");
   tcase_add_checked_fixture(tests, setup, NULL);
   tcase_add_test(tests, test_sleep_is_bounded_by_itself);
   tcase_add_test(tests, test_sleep_and_files_of_another_thread);

@@ -322,8 +322,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("bounds");
-  TCase *tests = tcase_create("bounds");
-  tcase_set_timeout(tests, 240);
+  TCase *tests = new_case("bounds");
   tcase_add_test(tests, test_rounds_of_a_long_run);
   tcase_add_test(tests, test_rounds_are_bounded);
   tcase_add_test(tests, test_ranks_without_marks);

@@ -68,8 +68,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("encode");
-  TCase *tests = tcase_create("encode");
-  tcase_set_timeout(tests, 60);
+  TCase *tests = new_case("encode");
   tcase_add_test(tests, copy_of_a_forked_child);
   suite_add_tcase(suite, tests);
   return run_suite(suite);

@@ -989,9 +989,8 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("gate");
-  TCase *tests = tcase_create("all");
+  TCase *tests = new_case("all");
   tcase_add_checked_fixture(tests, start, stop);
-  tcase_set_timeout(tests, 60);
   suite_add_tcase(suite, tests);
   tcase_add_test(tests, test_same_program_passes);
   tcase_add_test(tests, test_slower_step_regresses_and_names_the_op);

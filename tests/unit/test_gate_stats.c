@@ -258,8 +258,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("gate statistics");
-  TCase *tests = tcase_create("all");
-  tcase_set_timeout(tests, 60);
+  TCase *tests = new_case("all");
   suite_add_tcase(suite, tests);
   tcase_add_test(tests, test_generator_is_that_of_the_reference);
   tcase_add_test(tests, test_mann_whitney_with_ties);

@@ -271,8 +271,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("merge");
-  TCase *tests = tcase_create("merge");
-  tcase_set_timeout(tests, 120);
+  TCase *tests = new_case("merge");
   tcase_add_loop_test(tests, test_in_order, 0, 30);
   tcase_add_loop_test(tests, test_times_go_back, 0, 30);
   tcase_add_loop_test(tests, test_groups, 0, 18);

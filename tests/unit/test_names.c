@@ -82,8 +82,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("names");
-  TCase *tests = tcase_create("names");
-  tcase_set_timeout(tests, 60);
+  TCase *tests = new_case("names");
   tcase_add_test(tests, test_two_threads);
   tcase_add_test(tests, test_not_added);
   suite_add_tcase(suite, tests);

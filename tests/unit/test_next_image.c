@@ -273,7 +273,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("next image");
-  TCase *tests = tcase_create("conditions");
+  TCase *tests = new_case("conditions");
   tcase_add_checked_fixture(tests, set_up, tear_down);
   tcase_add_test(tests, usual_program);
   tcase_add_test(tests, environment);

@@ -299,7 +299,7 @@ static void reset(void)
 int main(void)
 {
   Suite *suite = suite_create("patterns");
-  TCase *tests = tcase_create("patterns");
+  TCase *tests = new_case("patterns");
   tcase_add_checked_fixture(tests, reset, NULL);
   tcase_add_test(tests, steps);
   tcase_add_test(tests, edges);

@@ -1886,8 +1886,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("record");
-  TCase *tests = tcase_create("line");
-  tcase_set_timeout(tests, 60);
+  TCase *tests = new_case("line");
   tcase_add_test(tests, clean_end);
   tcase_add_test(tests, large_pages);
   tcase_add_test(tests, budget_of_lines);
@@ -1916,8 +1915,7 @@ int main(void)
   tcase_add_test(tests, schedule_windows);
   tcase_add_test(tests, schedule_records_active_steps);
   suite_add_tcase(suite, tests);
-  TCase *guests = tcase_create("guests");
-  tcase_set_timeout(guests, 150);
+  TCase *guests = new_case("guests");
   tcase_add_test(guests, guest_killed_at_random);
   tcase_add_test(guests, guest_outlives_its_parent);
   tcase_add_test(guests, guest_comes_while_its_parent_ends);

@@ -309,7 +309,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("settings");
-  TCase *tests = tcase_create("settings");
+  TCase *tests = new_case("settings");
   tcase_add_checked_fixture(tests, start, NULL);
   tcase_add_test(tests, defaults);
   tcase_add_test(tests, table_is_sound);
