@@ -306,6 +306,8 @@ struct process {
   struct name_cache uncached; /* the latest name whose id is too large for `names` */
   unsigned main_thread;       /* index into threads, UINT32_MAX if none */
   unsigned thread_count;
+  bool launcher;
+  uint64_t made_way_ns;                    /* a launcher's program began then, or its helper ended */
   struct edge_table objects;               /* by address */
   VEC(struct mapped_module) modules;       /* with OPGAP_STACKS=native */
   struct opgap_map pthreads;               /* (low half of the pthread_t, 0) -> thread + 1 */

@@ -775,13 +775,14 @@ bool opgap_parts_leave_out_repeats(struct opgap_parts *parts, char *error, size_
   return good;
 }
 
-/* Of the trainer, else of the process that came first. */
+/* Of the trainer, else of the process with the steps, or that came first. */
 static const char *command_of(const struct opgap_summary *s)
 {
   for (size_t i = 0; i < s->process_count; i++)
     if (s->processes[i].role == OPGAP_ROLE_TRAINER)
       return s->processes[i].command;
-  return s->process_count > 0 ? s->processes[0].command : "";
+  const struct opgap_sum_process *first = opgap_step_process(s);
+  return first ? first->command : "";
 }
 
 /* Ranks of one job may have commands of their own; other parts then are other programs. */

@@ -1,7 +1,8 @@
 /* What each process was for, told from what it did.
  *
  * A trainer ran an optimizer, a backward pass, or fetched batches from a DataLoader.  A DataLoader worker wrote to a
- * pipe that a trainer's __next__ read from; workers of one loader are numbered by their start, as PyTorch does. */
+ * pipe that a trainer's __next__ read from; workers of one loader are numbered by their start, as PyTorch does.  A
+ * launcher (a shell, a version manager's shim, env) made way for the program that it executed in its place. */
 #include "analysis/internal.h"
 #include "analysis/order.h"
 
@@ -64,6 +65,76 @@ static bool has_worker_thread_name(const struct analysis *a, unsigned process)
   return false;
 }
 
+/* The image that a process executed in its place: its file follows the process's own; NULL: none. */
+static const struct process *next_image(const struct analysis *a, const struct process *p)
+{
+  const struct process *next = NULL;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *other = &a->processes[i];
+    if (other != p && other->info->pid == p->info->pid && other->info->start_ns >= p->info->end_ns &&
+        analysis_same_host(other, p) && (next == NULL || other->info->start_ns < next->info->start_ns))
+      next = other;
+  }
+  return next;
+}
+
+static uint64_t life_ns(const struct process *p)
+{
+  return p->info->end_ns > p->info->start_ns ? p->info->end_ns - p->info->start_ns : 0;
+}
+
+/* What a shell or a shim takes to find its program, at most; most of it they wait for commands. */
+#define LAUNCH_NS 2000000000u
+
+/* Did this image only lead to `last`, which its process executed in its place in the end? */
+static bool launches(const struct analysis *a, const struct process *p, const struct process *last)
+{
+  uint64_t waits = p->main_thread == UINT32_MAX ? 0 : a->threads[p->main_thread].waits.all;
+  return life_ns(p) < life_ns(last) || (life_ns(p) < LAUNCH_NS && waits > life_ns(p) / 2);
+}
+
+static const struct process *last_image(const struct analysis *a, const struct process *p)
+{
+  const struct process *next = p;
+  while (next->info->ended == OPGAP_ENDED_EXEC && (next = next_image(a, next)) != NULL)
+    p = next;
+  return p;
+}
+
+/* Was this process there only for a launcher that made way? */
+static bool helped_to_launch(const struct analysis *a, const struct process *p)
+{
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *parent = &a->processes[i];
+    if (parent->launcher && parent->made_way_ns >= p->info->end_ns && parent->info->pid == p->info->ppid &&
+        parent->info->start_ns <= p->info->start_ns && analysis_same_host(parent, p))
+      return true;
+  }
+  return false;
+}
+
+static void find_launchers(struct analysis *a)
+{
+  bool any = false;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    struct process *p = &a->processes[i];
+    const struct process *last = last_image(a, p);
+    p->launcher = last != p && launches(a, p, last);
+    p->made_way_ns = last->info->start_ns;
+    any |= p->launcher;
+  }
+  while (any) { /* once for each generation */
+    any = false;
+    for (unsigned i = 0; i < a->process_count; i++) {
+      struct process *p = &a->processes[i];
+      if (!p->launcher && helped_to_launch(a, p)) {
+        p->launcher = any = true;
+        p->made_way_ns = p->info->end_ns;
+      }
+    }
+  }
+}
+
 struct worker {
   uint32_t pipe;
   unsigned process;
@@ -107,7 +178,7 @@ static const char *label_of(struct analysis *a, struct process *p, unsigned trai
   case OPGAP_ROLE_WORKER:
     return p->worker >= 0 ? opgap_pool_printf(a->pool, "DataLoader worker %d", p->worker) : "DataLoader worker";
   case OPGAP_ROLE_OTHER:
-    return helper_label(p, p->info->forked);
+    return p->launcher ? "launcher" : helper_label(p, p->info->forked);
   default:
     return p->info->forked ? "child" : "program";
   }
@@ -117,10 +188,13 @@ void roles_assign(struct analysis *a)
 {
   unsigned trainers = 0, workers = 0;
   struct worker *list = opgap_xcalloc(a->process_count, sizeof *list);
+  find_launchers(a);
   for (unsigned i = 0; i < a->process_count; i++) {
     struct process *p = &a->processes[i];
     p->worker = -1;
-    p->role = trains(p) && result_pipe(a, i) == 0 ? OPGAP_ROLE_TRAINER : OPGAP_ROLE_PROGRAM;
+    p->role = trains(p) && result_pipe(a, i) == 0 ? OPGAP_ROLE_TRAINER
+              : p->launcher                       ? OPGAP_ROLE_OTHER
+                                                  : OPGAP_ROLE_PROGRAM;
     trainers += p->role == OPGAP_ROLE_TRAINER;
   }
   for (unsigned i = 0; trainers > 0 && i < a->process_count; i++) {
@@ -248,17 +322,6 @@ static bool trainers_left_out(const struct analysis *a)
   return trainers > 0 && included == 0;
 }
 
-/* The file of the program that a process executed in its place follows the process's own. */
-static bool has_next_image(const struct analysis *a, const struct opgap_process_info *process)
-{
-  for (unsigned i = 0; i < a->process_count; i++) {
-    const struct opgap_process_info *next = a->processes[i].info;
-    if (next != process && next->pid == process->pid && next->start_ns >= process->end_ns)
-      return true;
-  }
-  return false;
-}
-
 static void list_untraced(struct analysis *a)
 {
   struct opgap_summary *s = a->summary;
@@ -270,7 +333,7 @@ static void list_untraced(struct analysis *a)
   }
   for (unsigned i = 0; i < a->process_count; i++) {
     const struct process *p = &a->processes[i];
-    if (p->info->ended == OPGAP_ENDED_EXEC && !has_next_image(a, p->info))
+    if (p->info->ended == OPGAP_ENDED_EXEC && next_image(a, p) == NULL)
       s->untraced[s->untraced_count++] = (struct opgap_sum_untraced){
           .pid = p->info->pid,
           .command = analysis_text(a, p->executed),

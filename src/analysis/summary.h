@@ -27,7 +27,7 @@
 enum opgap_role {
   OPGAP_ROLE_TRAINER,
   OPGAP_ROLE_WORKER, /* DataLoader worker */
-  OPGAP_ROLE_OTHER,  /* helper of a training: resource tracker, fork server, shell, compiler */
+  OPGAP_ROLE_OTHER,  /* helper of a training: resource tracker, fork server, shell, compiler; a launcher */
   OPGAP_ROLE_PROGRAM,
   OPGAP_ROLE_COUNT
 };

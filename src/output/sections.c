@@ -415,6 +415,27 @@ static void ended_cell(struct table *table, const struct opgap_sum_process *p)
     table_cell(table, p->ended);
 }
 
+static void process_cells(struct table *table, const struct opgap_sum_process *p)
+{
+  char program[256];
+  text_program(program, sizeof program, p->command);
+  table_format(table, "%d", p->pid);
+  table_cell(table, p->role_label);
+  table_cell(table, program);
+  table_format(table, "%.3fs", (double)(p->end_ns > p->start_ns ? p->end_ns - p->start_ns : 0) / 1e9);
+  table_count(table, p->threads);
+  table_time(table, p->op_ns, false);
+  table_time(table, p->blocked_ns, false);
+  table_time(table, p->file_ns, false);
+  table_bytes(table, p->read_bytes);
+  table_bytes(table, p->written_bytes);
+  table_count(table, p->allocations);
+  table_bytes(table, p->rss_bytes);
+  table_count(table, p->records);
+  table_count(table, p->lost_records);
+  ended_cell(table, p);
+}
+
 size_t section_processes(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   static const struct table_column columns[] = {
@@ -435,27 +456,14 @@ size_t section_processes(struct table *table, const struct opgap_summary *s, con
       {"End", true, 36, 0},
   };
   table_begin(table, columns, sizeof columns / sizeof *columns);
-  for (size_t i = 0; i < opgap_shown(s->process_count, o); i++) {
-    const struct opgap_sum_process *p = &s->processes[i];
-    char program[256];
-    text_program(program, sizeof program, p->command);
-    table_format(table, "%d", p->pid);
-    table_cell(table, p->role_label);
-    table_cell(table, program);
-    table_format(table, "%.3fs", (double)(p->end_ns > p->start_ns ? p->end_ns - p->start_ns : 0) / 1e9);
-    table_count(table, p->threads);
-    table_time(table, p->op_ns, false);
-    table_time(table, p->blocked_ns, false);
-    table_time(table, p->file_ns, false);
-    table_bytes(table, p->read_bytes);
-    table_bytes(table, p->written_bytes);
-    table_count(table, p->allocations);
-    table_bytes(table, p->rss_bytes);
-    table_count(table, p->records);
-    table_count(table, p->lost_records);
-    ended_cell(table, p);
-  }
-  return s->process_count - opgap_shown(s->process_count, o);
+  size_t shown = opgap_shown(s->process_count, o), count = 0;
+  for (int helpers = 0; helpers < 2; helpers++) /* what they help comes first */
+    for (size_t i = 0; i < s->process_count && count < shown; i++)
+      if (helpers == (s->processes[i].role == OPGAP_ROLE_OTHER)) {
+        process_cells(table, &s->processes[i]);
+        count++;
+      }
+  return s->process_count - shown;
 }
 
 size_t section_gpus(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)

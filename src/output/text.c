@@ -105,7 +105,7 @@ static const struct opgap_sum_process *first_process(const struct opgap_summary 
   for (size_t i = 0; i < s->process_count; i++)
     if (s->processes[i].role == OPGAP_ROLE_TRAINER)
       return &s->processes[i];
-  return s->process_count ? &s->processes[0] : NULL;
+  return opgap_step_process(s);
 }
 
 static void line(const struct page *p, const char *label, const char *format, ...)

@@ -1405,6 +1405,58 @@ START_TEST(test_untraced_program)
 }
 END_TEST
 
+static unsigned fake_image(int pid, int ppid, uint64_t start_us, uint64_t end_us, bool forked, enum opgap_ended ended)
+{
+  unsigned image = fake_process(pid, ppid, "bash");
+  fake_thread(image, pid, "bash");
+  struct opgap_process_info *info = fake_info(image);
+  info->start_ns = start_us * US;
+  info->end_ns = end_us * US;
+  info->forked = forked;
+  info->ended = ended;
+  return image;
+}
+
+static const char *role_of(const struct opgap_summary *s, int pid, uint64_t start_us)
+{
+  for (size_t i = 0; i < s->process_count; i++)
+    if (s->processes[i].pid == pid && s->processes[i].start_ns == (start_us - 1) * US)
+      return s->processes[i].role_label;
+  ck_abort_msg("no process %d of %d us", pid, (int)start_us);
+}
+
+/* A shim waits for a command that finds the program, then executes that in its place: neither's waits are the
+ * program's. A command that goes on beside the program, and a program that worked for long before it executed another,
+ * are none. */
+START_TEST(test_launcher)
+{
+  for (int longer = 0; longer < 2; longer++) {
+    fake_reset();
+    uint64_t work = longer ? 3000000 : 0;
+    unsigned shim = fake_image(10, 1, 1, 500000 + work, false, OPGAP_ENDED_EXEC);
+    unsigned finder = fake_image(11, 10, 50000, 450000, true, OPGAP_ENDED_CLEAN);
+    unsigned deeper = fake_image(12, 11, 60000, 440000, true, OPGAP_ENDED_CLEAN);
+    fake_image(13, 10, 60000, 9000000, true, OPGAP_ENDED_CLEAN);
+    unsigned program = fake_image(10, 1, 510000 + work, 700000 + work, false, OPGAP_ENDED_CLEAN);
+    fake_call(shim, 0, 0, FAKE_READ, 50000, 450000 + work, 3, 100, 0);
+    fake_call(finder, 0, 0, FAKE_WAITPID, 60000, 440000, 12, 0, 0);
+    fake_call(deeper, 0, 0, FAKE_SLEEP, 70000, 430000, 0, 0, 0);
+    fake_call(program, 0, 0, FAKE_SLEEP, 520000 + work, 620000 + work, 0, 0, 0);
+    struct opgap_summary *s = fake_analyse(NULL);
+    ck_assert_uint_eq(s->process_count, 5);
+    ck_assert_str_eq(role_of(s, 10, 1), longer ? "program" : "launcher");
+    ck_assert_str_eq(role_of(s, 11, 50000), longer ? "child" : "launcher");
+    ck_assert_str_eq(role_of(s, 12, 60000), longer ? "child" : "launcher");
+    ck_assert_str_eq(role_of(s, 13, 60000), "child");
+    ck_assert_str_eq(role_of(s, 10, 510000 + work), "program");
+    ck_assert_uint_eq(s->gaps.thread_count, longer ? 4 : 1);
+    if (!longer)
+      ck_assert_uint_eq(s->gaps.thread_ns, 100000 * US);
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
 /* More waits than a table lists, and more records than a ring of history: sums stay exact. */
 START_TEST(test_many_gaps)
 {
@@ -1426,7 +1478,7 @@ END_TEST
 int main(void)
 {
   Suite *suite = suite_create("analysis");
-  TCase *tests = tcase_create("analysis");
+  TCase *tests = new_case("analysis");
   tcase_add_checked_fixture(tests, setup, NULL);
   tcase_add_test(tests, test_self_total_blocked);
   tcase_add_test(tests, test_only_child_of_same_name_is_no_row);
@@ -1491,6 +1543,7 @@ int main(void)
   tcase_add_test(tests, test_killed_process_shows_where_it_stood);
   tcase_add_test(tests, test_untraced_children);
   tcase_add_test(tests, test_untraced_program);
+  tcase_add_test(tests, test_launcher);
   tcase_add_test(tests, test_many_gaps);
   suite_add_tcase(suite, tests);
   return run_suite(suite);
