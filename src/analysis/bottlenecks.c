@@ -29,6 +29,10 @@ struct cpu_use {
   uint64_t others_ns; /* running, of all but the main thread of the steps; no less than it was */
   uint64_t queued_ns; /* that thread's waits for a CPU; no less */
   uint64_t span_ns;   /* from the first of these steps to the end of the last */
+  /* Running, of the main threads that the steps are made by, whoever else runs; no more than it was: of the steps'
+   * process, and of DataLoader workers.  Not of processes with teams: these may have spun. */
+  uint64_t main_ns, workers_ns;
+  unsigned cpus; /* that the run may use, or used; 0: not known */
 };
 
 struct list {
@@ -106,6 +110,27 @@ static const char *out_of_order(const struct list *l)
   return major > 2 || (major == 2 && minor >= 6) ? ", or fetch out of order (in_order=False)." : ".";
 }
 
+/* Of all processes: each may be held to some of the CPUs. */
+static unsigned most_cores(const struct analysis *a)
+{
+  unsigned most = 0;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const char *text = a->source->info(a->source->context, i, "cores");
+    unsigned n = text ? (unsigned)strtoul(text, NULL, 10) : 0;
+    most = n > most ? n : most;
+  }
+  return most;
+}
+
+static void add_needed(struct analysis *a, unsigned thread, uint64_t start, uint64_t end, struct cpu_use *use)
+{
+  const struct thread *t = &a->threads[thread];
+  const struct process *p = &a->processes[t->process];
+  bool trainer = thread == a->processes[steps_process(a)].main_thread;
+  if ((trainer || (p->role == OPGAP_ROLE_WORKER && thread == p->main_thread)) && !threads_has_team(a, t, start, end))
+    *(trainer ? &use->main_ns : &use->workers_ns) += threads_ran_at_least(a, t, start, end);
+}
+
 static struct cpu_use cpu_use(struct analysis *a)
 {
   struct cpu_use use = {0};
@@ -125,6 +150,7 @@ static struct cpu_use cpu_use(struct analysis *a)
       use.queued_ns = threads_queued_at_most(a, t, start, end);
     else
       use.others_ns += threads_ran_at_most(a, t, start, end);
+    add_needed(a, i, start, end, &use);
     if (!timeline_samples_around(t, start, end, &from, &to))
       continue;
     /* what it runs for between its waits for CPUs, and for others of its team that wait for one, whoever had these
@@ -137,6 +163,9 @@ static struct cpu_use cpu_use(struct analysis *a)
     use.alone_ns += share(to->run - from->run, less(to->end - from->end, to->queue - from->queue + team.queue)) *
                     (double)(to->end - from->end);
   }
+  unsigned used = (unsigned)((use.ran_ns + use.span_ns - 1) / use.span_ns);
+  use.cpus = most_cores(a);
+  use.cpus = use.cpus > 0 && used > use.cpus ? used : use.cpus;
   return use;
 }
 
@@ -167,6 +196,20 @@ static uint64_t kernel_ns(const struct list *l)
   if (p->last_usage.at < p->first_usage.at + 1000000000u)
     return l->work;
   return at_most(p->last_usage.system_ns - p->first_usage.system_ns, l->work);
+}
+
+/* The least that the steps take whoever else runs: what they need of CPUs, spread over all of them.  Threads that run
+ * at the same time may slow one another (cores, caches, memory), but so much of what the CPUs do together was theirs.
+ * Workers may have made more batches than were used. */
+static uint64_t needed_ns(const struct list *l)
+{
+  uint64_t batches = 0, fetches = l->s->loader.fetches, workers = l->use.workers_ns;
+  for (size_t i = 0; i < l->s->loader.worker_count; i++)
+    batches += l->s->loader.worker[i].batches;
+  if (batches > fetches)
+    workers = (uint64_t)((double)workers * share(fetches, batches));
+  uint64_t between = less(l->use.span_ns, l->total); /* steps: these CPUs may have been used there */
+  return l->use.cpus ? at_most(less((l->use.main_ns + workers) / l->use.cpus, between), l->total) : 0;
 }
 
 /* Whether the run's own threads are more than the CPUs: else it is other programs that it waits for. */
@@ -362,7 +405,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "locks and semaphores%s",
         part, 100 * share(w.lock, w.busy), ready);
   } else if (waits_for_cpu && own) {
-    add(l, "oversubscription", fetch_ns, bound,
+    add(l, "oversubscription", fetch_ns, at_most(bound, less(l->total, needed_ns(l))),
         "Run fewer threads: torch.set_num_threads(1) or OMP_NUM_THREADS=1 in workers, or fewer workers.",
         "Waiting for the DataLoader takes %.1f %% of step time; its workers spend %.1f %% of their busy time waiting "
         "for "
@@ -654,26 +697,39 @@ static void add_no_cpu(struct list *l, uint64_t queue, uint64_t throttled, uint6
 {
   double cpus = wanted(l);
   unsigned have = cores(l);
+  uint64_t needed = needed_ns(l);
+  const char *least =
+      percent(l, needed) < 1
+          ? ""
+          : opgap_pool_printf(l->a->pool, "; what the steps compute takes %u CPUs ~%.1f %% of step time at least",
+                              l->use.cpus, percent(l, needed));
   add(l, "cgroup_limit", throttled, bound, "Raise the CPU limit of the container (cpu.max), or run fewer threads.",
       "The CPU limit of its cgroup stops the main thread, or threads that it waits for, for ~%.1f %% of step time",
       percent(l, throttled));
+  bound = at_most(bound, less(l->total, needed));
   if (oversubscribed(l))
     add(l, "oversubscription", queue, bound,
         "Run fewer threads: torch.set_num_threads or OMP_NUM_THREADS, in workers 1; or fewer workers.",
         "The main thread, or a thread that it waits for, has no free CPU for ~%.1f %% of step time: all threads "
         "together "
-        "want ~%.1f CPUs, there are %u",
-        percent(l, queue), cpus, have);
+        "want ~%.1f CPUs, there are %u%s",
+        percent(l, queue), cpus, have, least);
   else
     add(l, "run_queue", queue, bound, FREE_CPUS,
-        "The main thread, or a thread that it waits for, has no free CPU for ~%.1f %% of step time%s",
+        "The main thread, or a thread that it waits for, has no free CPU for ~%.1f %% of step time%s%s",
         percent(l, queue),
         cpus < LEAST_WANTED
             ? "; how many this run wants is not known, its steps hold too few of the scheduler's samples"
+        : cpus > have
+            ? opgap_pool_printf(l->a->pool,
+                                ", though this run would hardly use more than the %u CPUs if they were free: other "
+                                "programs use them",
+                                have)
             : opgap_pool_printf(l->a->pool,
                                 ", though this run would use only ~%.1f of %u CPUs if they were free: "
                                 "other programs use them",
-                                cpus, have));
+                                cpus, have),
+        least);
 }
 
 /* Time without a CPU, and off the CPU in no hooked call; returns what of it is the main thread's own outside of hooked
@@ -689,8 +745,8 @@ static uint64_t add_off_cpu(struct list *l, uint64_t bound)
   struct team_wait team = {0};
   if (main_thread != UINT32_MAX && steps_counted(l->a, &start, &end))
     team = threads_team_wait(l->a, &l->a->threads[main_thread], start, end, less(b->outside_ns, b->fault_ns));
-  add_no_cpu(l, b->queue_ns + team.queue + awaited, b->throttled_ns + awaited_throttled,
-             bound + awaited + awaited_throttled);
+  l->a->summary->breakdown.no_cpu_ns = b->queue_ns + team.queue + awaited;
+  add_no_cpu(l, b->no_cpu_ns, b->throttled_ns + awaited_throttled, bound + awaited + awaited_throttled);
   add(l, "team_imbalance", team.run, bound,
       "Give the threads of a team equal parts (OpenMP: schedule(dynamic)), or use fewer.",
       "The main thread waits for ~%.1f %% of step time for other threads of its team that still compute (raw futexes, "

@@ -618,3 +618,11 @@ void breakdown_close(struct analysis *a)
   free(a->breakdown->at);
   free(a->breakdown);
 }
+
+double opgap_no_cpu_share(const struct opgap_sum_breakdown *breakdown)
+{
+  uint64_t total = 0;
+  for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
+    total += breakdown->class_ns[c];
+  return total ? (double)breakdown->no_cpu_ns / (double)total : 0;
+}

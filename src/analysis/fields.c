@@ -359,6 +359,7 @@ static const struct field breakdown_fields[] = {
     ARRAY(U64, FIRST, opgap_sum_breakdown, other_wait_ns, OPGAP_CAUSE_COUNT),
     ARRAY(U64, FIRST, opgap_sum_breakdown, wait_ns, OPGAP_CAUSE_COUNT),
     PLAIN(U64, FIRST, opgap_sum_breakdown, queue_ns),
+    PLAIN(U64, FIRST, opgap_sum_breakdown, no_cpu_ns),
     PLAIN(U64, FIRST, opgap_sum_breakdown, throttled_ns),
     PLAIN(U64, FIRST, opgap_sum_breakdown, outside_ns),
     PLAIN(U64, FIRST, opgap_sum_breakdown, fault_ns),

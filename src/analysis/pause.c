@@ -3,8 +3,9 @@
 
 #include <stdlib.h>
 
-#define LEAST_PAUSE_NS 60000000000u /* programs of one job may follow one another by this; with half of all time, too  \
-                                     */
+#define LEAST_PAUSE_NS                                                                                                 \
+  60000000000u /* programs of one job may follow one another by this; with half of all time, too                       \
+                */
 
 static int by_start(const void *left, const void *right)
 {

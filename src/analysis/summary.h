@@ -334,6 +334,9 @@ struct opgap_sum_breakdown {
   uint64_t exposed_collective_ns, collective_ns;
   uint64_t copy_calls_ns; /* of class_ns[OPGAP_CLASS_RUNTIME], in calls that copy */
   uint64_t queue_ns, throttled_ns, outside_ns;
+  /* Of all step time: the main thread, its team or a thread that it waits for was runnable without a CPU.  0 with a
+   * GPU: there its idle time counts. */
+  uint64_t no_cpu_ns;
   uint64_t fault_ns; /* of outside_ns, at most: in page faults that read from a disk */
   /* Course: sums over every bucket_steps steps (1 while they are few), warm-up included, the last bucket maybe less. */
   size_t bucket_steps, bucket_count;
@@ -604,6 +607,9 @@ struct opgap_summary {
 };
 
 void opgap_summary_free(struct opgap_summary *summary);
+
+/* no_cpu_ns, of all step time; 0 without steps. */
+double opgap_no_cpu_share(const struct opgap_sum_breakdown *breakdown);
 
 /* Where half of the time or more, and a minute, lies between the end of all earlier processes and the start of all
  * later ones: that in words, else NULL.  Of a summary whose processes are listed.  The text is the pool's. */

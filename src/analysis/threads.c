@@ -294,6 +294,13 @@ static bool may_be_of_team(const struct analysis *a, const struct thread *t)
   return 2 * t->waits.all < (end > t->born_ns ? end - t->born_ns : 0);
 }
 
+/* Another thread of the process of t, which is one of a team by what it does. */
+static bool is_teammate(const struct analysis *a, const struct thread *t, const struct thread *other)
+{
+  return other != t && other->process == t->process &&
+         a->processes[t->process].info->streams[other->stream].kind == OPGAP_STREAM_THREAD && may_be_of_team(a, other);
+}
+
 struct team_wait threads_team_wait(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end,
                                    uint64_t outside)
 {
@@ -301,9 +308,7 @@ struct team_wait threads_team_wait(const struct analysis *a, const struct thread
   for (unsigned i = 0; outside > 0 && i < a->thread_count; i++) {
     const struct thread *other = &a->threads[i];
     const struct past_sample *from, *to;
-    if (other == t || other->process != t->process ||
-        a->processes[t->process].info->streams[other->stream].kind != OPGAP_STREAM_THREAD ||
-        !may_be_of_team(a, other) || !timeline_samples_around(other, start, end, &from, &to))
+    if (!is_teammate(a, t, other) || !timeline_samples_around(other, start, end, &from, &to))
       continue;
     all_run += to->run - from->run;
     all_queue += to->queue - from->queue;
@@ -356,6 +361,29 @@ uint64_t threads_ran_at_most(const struct analysis *a, const struct thread *t, u
 uint64_t threads_queued_at_most(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
 {
   return in_life(a, t, start, end, true);
+}
+
+uint64_t threads_ran_at_least(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+{
+  (void)a;
+  size_t first = timeline_samples_from(t, start), behind = timeline_samples_from(t, end);
+  if (behind <= first + 1)
+    return 0;
+  const struct past_sample *from = RING_AT(&t->samples, first), *to = RING_AT(&t->samples, behind - 1);
+  uint64_t run = to->run - from->run;
+  return run > TICK_ERROR_NS ? run - TICK_ERROR_NS : 0; /* of what `from` lacks some was before it */
+}
+
+/* One that runs for a hundredth of the time is no reason for the others to wait. */
+bool threads_has_team(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+{
+  for (unsigned i = 0; i < a->thread_count; i++) {
+    const struct past_sample *from, *to;
+    if (is_teammate(a, t, &a->threads[i]) && timeline_samples_around(&a->threads[i], start, end, &from, &to) &&
+        100 * (to->run - from->run) >= end - start)
+      return true;
+  }
+  return false;
 }
 
 static void fill(struct analysis *a, const struct thread *t, struct opgap_sum_thread *row)

@@ -114,10 +114,11 @@ static const char *wait_name(const struct analysis *a, int cause)
 {
   if (cause == OPGAP_CAUSE_SLEEP && a->others_sleep >= 0.5)
     return "waiting for a thread that sleeps";
-  return cause == OPGAP_CAUSE_PYTHON     ? "waiting for code of another thread"
-         : cause == OPGAP_CAUSE_DISPATCH ? "waiting for ops of another thread"
-         : cause == OPGAP_CAUSE_UNKNOWN  ? "waiting, cause unknown"
-                                         : opgap_cause_name((enum opgap_cause)cause);
+  return cause == OPGAP_CAUSE_PYTHON      ? "waiting for code of another thread"
+         : cause == OPGAP_CAUSE_DISPATCH  ? "waiting for ops of another thread"
+         : cause == OPGAP_CAUSE_RUN_QUEUE ? "waiting for threads without a CPU"
+         : cause == OPGAP_CAUSE_UNKNOWN   ? "waiting, cause unknown"
+                                          : opgap_cause_name((enum opgap_cause)cause);
 }
 
 /* What workers did while they were waited for: reading or computing. */
@@ -285,7 +286,14 @@ static void evidence_classes(struct draft *d, uint64_t total)
     at = list_share(text, sizeof text, at, s->breakdown.other_wait_ns[c], total, wait_name(d->a, c));
   }
   list_share(text, sizeof text, at, s->breakdown.class_ns[OPGAP_CLASS_OTHER] - waits, total, names[OPGAP_CLASS_OTHER]);
-  evidence(d, opgap_pool_printf(d->a->pool, "%s.", text));
+  double no_cpu = opgap_no_cpu_share(&s->breakdown);
+  const char *within = no_cpu < 0.01
+                           ? ""
+                           : opgap_pool_printf(d->a->pool,
+                                               "; within all of these the main thread, or a thread that it waits for, "
+                                               "had no free CPU for ~%.1f %% of step time",
+                                               100 * no_cpu);
+  evidence(d, opgap_pool_printf(d->a->pool, "%s%s.", text, within));
 }
 
 /* The subject of a sentence about gaps, which are those of all processes that do the work. */

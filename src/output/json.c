@@ -428,6 +428,7 @@ static json_t *breakdown_json(const struct opgap_sum_breakdown *b)
 {
   json_t *j = json_object(), *course = json_object(), *off_cpu = json_object(), *collectives = json_object();
   PUT(off_cpu, "run_queue_ns", b->sampled ? number(b->queue_ns) : json_null());
+  PUT(off_cpu, "no_free_cpu_ns", b->sampled ? number(b->no_cpu_ns) : json_null());
   PUT(off_cpu, "throttled_ns", b->sampled ? number(b->throttled_ns) : json_null());
   PUT(off_cpu, "blocked_outside_ns", b->sampled ? number(b->outside_ns) : json_null());
   PUT(off_cpu, "page_fault_ns", b->sampled ? number(b->fault_ns) : json_null());

@@ -378,6 +378,11 @@ static void breakdown(const struct page *p)
   finish_table(p, &table, more, "");
   if (p->s->steps.skipped > 0)
     say(p, "%zu steps; the first %zu (warm-up) are left out", p->s->breakdown.steps, p->s->steps.skipped);
+  double no_cpu = opgap_no_cpu_share(&p->s->breakdown);
+  if (no_cpu >= 0.01)
+    say(p,
+        "Within all of these the main thread, or a thread that it waits for, had no free CPU for ~%.1f %% of the time",
+        100 * no_cpu);
   uint64_t hidden = p->s->breakdown.collective_ns - p->s->breakdown.exposed_collective_ns;
   if (hidden > 0) {
     text_time(time, sizeof time, hidden / p->s->breakdown.steps);
