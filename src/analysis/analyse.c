@@ -178,6 +178,8 @@ static void add_op(struct analysis *a, struct thread *t, const struct opgap_reco
   if (t->first_op_ns == 0) {
     t->first_op = name;
     t->first_op_ns = r->start_ns;
+    if (t->first_poll_ns == 0) /* of a worker that is never seen to ask for an index: start-up ends here */
+      t->waits_before_poll = t->waits;
   }
   memory_op(a, t, r, name);
   steps_op(a, t, name, flags, framework, r);

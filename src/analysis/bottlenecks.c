@@ -377,15 +377,15 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
     ready = opgap_pool_printf(
         l->a->pool, "; for %.1f %% of their busy time the workers wait for a CPU: other programs use the CPUs%s",
         100 * l->a->loader_starved, ready);
-  if (loader->worker_count > n && startup >= 0.5) {
+  if (l->a->workers_made > l->a->workers_kept && startup >= 0.5) {
     l->a->loader_making_ns = making;
     add(l, "worker_restart", fetch_ns + making, bound + l->s->breakdown.class_ns[OPGAP_CLASS_OTHER],
         "Keep the workers between epochs: persistent_workers=True.",
         "Waiting for the DataLoader%s takes %.1f %% of step time, and %.1f %% of that wait is for workers that are "
         "being "
-        "started: %zu processes for %u workers, %.3f s each until they ask for their first index",
+        "started: %u processes for %u workers, %.3f s each until they ask for their first index",
         making > 0 ? ", and for its workers outside of it," : "", percent(l, fetch_ns + making), 100 * startup,
-        loader->worker_count, n, share(w.startup, w.started) / 1e9);
+        l->a->workers_made, l->a->workers_kept, share(w.startup, w.started) / 1e9);
   } else if (n > 1 && w.slowest != NULL && w.other_batch > 0 && w.slowest_batch >= 2 * w.other_batch &&
              awaited_share(&w, w.slowest->worker) >= 0.5) {
     double slow = awaited_share(&w, w.slowest->worker);

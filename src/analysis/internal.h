@@ -272,12 +272,13 @@ struct interval {
 /* Batches that a trainer took from its worker processes. */
 struct depth {
   uint64_t at;
-  uint32_t ready;
+  uint32_t ready, epoch; /* epoch: its place in the list */
 };
 /* What a trainer fetched from the workers that were made at one time: they write to one pipe. */
 struct epoch {
   uint32_t pipe;                        /* gid */
   uint64_t first_end_ns, first_wait_ns; /* of its first fetch */
+  uint64_t last_end_ns;                 /* of its last fetch */
   uint64_t count, waited_ns;            /* of its fetches in the window */
 };
 struct fetches {
@@ -519,6 +520,8 @@ struct analysis {
    * wait for CPUs that other programs use, which part of their busy time and what to do (0, NULL: they do not). */
   const char *loader_kind, *loader_remedy, *loader_cpus;
   double loader_starved;
+  /* Worker processes whose batches were fetched, and how many of them it takes where each loader keeps its own. */
+  unsigned workers_made, workers_kept;
   uint64_t loader_making_ns; /* the main thread's waits for workers to start outside of __next__, told with these */
   double others_sleep; /* of the main thread's waits for a sleep in steps, which part for that of another thread */
   double on_cpu;       /* of the main thread's time in steps, in no wait, which part it had a CPU for; without a GPU */

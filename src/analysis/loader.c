@@ -12,19 +12,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct epoch *epoch_of(struct fetches *f, uint32_t pipe)
+static size_t epoch_of(struct fetches *f, uint32_t pipe)
 {
   for (size_t i = f->epochs.count; i-- > 0;)
     if (f->epochs.at[i].pipe == pipe)
-      return &f->epochs.at[i];
-  struct epoch *epoch = VEC_PUSH(&f->epochs);
-  epoch->pipe = pipe;
-  return epoch;
+      return i;
+  VEC_PUSH(&f->epochs)->pipe = pipe;
+  return f->epochs.count - 1;
 }
 
 static void add_to_epoch(struct analysis *a, struct fetches *f, const struct opgap_record *r, uint64_t waited_ns)
 {
-  struct epoch *epoch = epoch_of(f, f->pipe);
+  size_t place = epoch_of(f, f->pipe);
+  struct epoch *epoch = &f->epochs.at[place];
+  epoch->last_end_ns = r->end_ns;
   if (epoch->first_end_ns == 0) {
     epoch->first_end_ns = r->end_ns;
     epoch->first_wait_ns = waited_ns;
@@ -67,6 +68,7 @@ void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_recor
     if (f->pipe) {
       struct depth *depth = VEC_PUSH(&f->depths);
       depth->at = r->start_ns;
+      depth->epoch = (uint32_t)epoch_of(f, f->pipe);
       depth->ready = waited_ns > 0 || sent <= f->taken ? 0 : (uint32_t)(sent - f->taken);
       add_pinned(a, p, waited_ns);
     }
@@ -318,6 +320,65 @@ static void fill_epochs(struct analysis *a, unsigned trainer, struct opgap_sum_l
   }
 }
 
+/* Workers that were made at one time, as far as that tells whose they are. */
+struct made {
+  const struct epoch *epoch;
+  unsigned workers;
+  uint64_t end_ns; /* of the last of them */
+  bool trained;    /* a step ended after one of its batches and before another loader's */
+};
+
+static void mark_trained(const struct analysis *a, const struct fetches *f, struct made *made)
+{
+  const struct opgap_sum_steps *steps = &a->summary->steps;
+  size_t next = 0;
+  for (size_t i = 0; i < steps->count; i++) {
+    uint64_t end = a->start_ns + steps->start_ns[i] + steps->durations_ns[i];
+    while (next < f->depths.count && f->depths.at[next].at < end)
+      next++;
+    if (next > 0)
+      made[f->depths.at[next - 1].epoch].trained = true;
+  }
+}
+
+/* Are the later ones a loader's that had the earlier ones?  A loader for training and one for validation have workers
+ * one after the other as well, and make them each time; but none of them trains with the batches of both, and as a rule
+ * they have different numbers of batches. */
+static bool made_again(const struct made *earlier, const struct made *later)
+{
+  return earlier->workers == later->workers && earlier->trained == later->trained &&
+         (earlier->trained || earlier->epoch->count == later->epoch->count) &&
+         earlier->epoch->last_end_ns <= later->epoch->first_end_ns && earlier->end_ns <= later->epoch->last_end_ns;
+}
+
+static void count_made(struct analysis *a, unsigned trainer)
+{
+  const struct fetches *f = &a->processes[trainer].fetches;
+  struct made *made = opgap_xcalloc(f->epochs.count + 1, sizeof *made);
+  for (size_t i = 0; i < f->epochs.count; i++) {
+    made[i].epoch = &f->epochs.at[i];
+    for (unsigned k = 0; k < a->process_count; k++) {
+      const struct process *p = &a->processes[k];
+      if (p->role != OPGAP_ROLE_WORKER || p->result_pipe != made[i].epoch->pipe)
+        continue;
+      made[i].workers++;
+      made[i].end_ns = p->end_ns > made[i].end_ns ? p->end_ns : made[i].end_ns;
+    }
+  }
+  if (trainer == steps_process(a))
+    mark_trained(a, f, made);
+  for (size_t i = 0; i < f->epochs.count; i++) {
+    bool again = false;
+    if (made[i].epoch->count == 0)
+      continue;
+    for (size_t k = 0; k < i && !again; k++)
+      again = made[k].epoch->count > 0 && made_again(&made[k], &made[i]);
+    a->workers_made += made[i].workers;
+    a->workers_kept += again ? 0 : made[i].workers;
+  }
+  free(made);
+}
+
 void loader_finish(struct analysis *a)
 {
   struct opgap_sum_loader *loader = &a->summary->loader;
@@ -346,6 +407,7 @@ void loader_finish(struct analysis *a)
     loader->waited += p->fetches.waited;
     loader->await_ns += p->fetches.waited_ns;
     charge(a, &a->thread_gaps[i]);
+    count_made(a, i);
     if (i != shown)
       continue;
     depths(loader, &p->fetches);

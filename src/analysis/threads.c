@@ -55,6 +55,8 @@ void threads_call(struct analysis *a, struct thread *t, const struct hook *hook,
     t->polled_ns = 0;
     return;
   }
+  if (r->start_ns < a->window_start) /* what of it lies in the window, at most */
+    ns = ns < r->end_ns - a->window_start ? ns : r->end_ns - a->window_start;
   t->waits.all += ns;
   switch (hook->verb) {
   case VERB_MUTEX:

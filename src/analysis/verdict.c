@@ -171,17 +171,6 @@ static void remedies_loading(struct draft *d, unsigned workers)
            "decoder, or augment on the GPU.");
 }
 
-/* Did a process make a worker of a number whose worker had ended?  Two loaders have workers of one number at a time. */
-static bool workers_made_again(const struct opgap_summary *s)
-{
-  for (size_t i = 0; i < s->process_count; i++)
-    for (size_t k = 0; s->processes[i].worker >= 0 && k < s->process_count; k++)
-      if (s->processes[k].worker == s->processes[i].worker && s->processes[k].ppid == s->processes[i].ppid &&
-          s->processes[k].start_ns >= s->processes[i].end_ns)
-        return true;
-  return false;
-}
-
 static void remedies_data_loading(struct draft *d)
 {
   const struct opgap_summary *s = d->a->summary;
@@ -197,7 +186,7 @@ static void remedies_data_loading(struct draft *d)
     remedies_workers(d, workers);
   else
     remedies_loading(d, workers);
-  if (workers > 0 && workers_made_again(s))
+  if (workers > 0 && d->a->workers_made > d->a->workers_kept)
     remedy(d, "Let workers run further ahead and live on between epochs: prefetch_factor=4, persistent_workers=True.");
   else if (workers > 0)
     remedy(d, "Let workers run further ahead: prefetch_factor=4.");

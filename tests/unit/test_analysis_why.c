@@ -889,6 +889,17 @@ START_TEST(test_worker_sleep)
   ck_assert_ptr_nonnull(strstr(bottleneck(s, "worker_sleep")->text, "sleep for 99.9 % of their busy time"));
   assert_remedies(s, "Take the sleep out of the dataset.", true);
   opgap_summary_free(s);
+  /* a sleep that began before the window counts from there: no worker sleeps for more than it is busy */
+  struct opgap_analysis_options options = {.steps_given = true, .first_step = 7, .last_step = 7};
+  s = fake_analyse(&options);
+  uint64_t busy = 0, sleep = 0;
+  for (size_t i = 0; i < s->loader.worker_count; i++) {
+    ck_assert_uint_le(s->loader.worker[i].sleep_ns, s->loader.worker[i].busy_ns);
+    busy += s->loader.worker[i].busy_ns;
+    sleep += s->loader.worker[i].sleep_ns;
+  }
+  ck_assert_uint_gt(10 * sleep, 4 * busy); /* what it is in at the end of the window has no record there */
+  opgap_summary_free(s);
 }
 END_TEST
 
@@ -1010,6 +1021,48 @@ START_TEST(test_worker_restart)
   ck_assert_uint_eq(s->loader.epochs[0].start_ns, batch_us(5) * US - s->start_ns);
   ck_assert_uint_eq(s->loader.epochs[0].fetches, 3);
   opgap_summary_free(s);
+}
+END_TEST
+
+/* A loader for training and one for validation have each its own worker, one after the other: none was made again.
+ * In the second run each does so twice. */
+START_TEST(test_two_loaders_one_after_the_other)
+{
+  static const char *const pipes[] = {"pipe:[42]", "pipe:[43]", "pipe:[44]", "pipe:[45]"};
+  for (unsigned again = 0; again < 2; again++) {
+    setup();
+    for (unsigned i = 0; !again && i < 10; i++) /* without a loader */
+      fake_user_op(p, t, 0, batch_us(i) + 97500, batch_us(i) + 100000, "Optimizer.step#SGD.step");
+    for (unsigned epoch = 0; epoch < (again ? 4 : 2); epoch++) {
+      unsigned first = 5 * epoch + (again ? 0 : 10), batches = epoch % 2 ? 4 : 5;
+      struct worker_plan plan = {first, 1, first + batches, batch_us(first), 85000, 3000, COMPUTES, 0};
+      result_pipe = pipes[epoch];
+      make_worker(200 + (int)epoch, &plan);
+      fake_info(epoch + 1)->end_ns = batch_us(first + batches) * US;
+      for (unsigned i = first; i < first + batches; i++) {
+        uint64_t at = batch_us(i);
+        bool waits = i == first;
+        fake_file_call(p, t, 1, FAKE_POLL, at + 1000, at + (waits ? 90050 : 1001), result_pipe, 1);
+        fake_file_call(p, t, 1, FAKE_READ, at + (waits ? 90050 : 1001), at + (waits ? 90051 : 1002), result_pipe, 64);
+        fake_user_op(p, t, 0, at, at + (waits ? 91000 : 1500), NEXT);
+        fake_op(p, t, 0, at + 92000, at + 97000, "aten::mm", 0, 0);
+        if (epoch % 2 == 0)
+          fake_user_op(p, t, 0, at + 97500, at + 100000, "Optimizer.step#SGD.step");
+      }
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    ck_assert_uint_eq(s->loader.epoch_count, again ? 4 : 2);
+    const struct opgap_sum_bottleneck *restart = NULL;
+    for (size_t i = 0; i < s->verdict.bottleneck_count; i++)
+      if (strcmp(s->verdict.bottlenecks[i].kind, "worker_restart") == 0)
+        restart = &s->verdict.bottlenecks[i];
+    ck_assert_int_eq(restart != NULL, again);
+    if (again)
+      ck_assert_ptr_nonnull(strstr(restart->text, "4 processes for 2 workers, 0.085 s each"));
+    for (size_t i = 0; i < s->verdict.remedy_count; i++)
+      ck_assert_int_eq(strstr(s->verdict.remedies[i], "persistent_workers") != NULL && !again, 0);
+    opgap_summary_free(s);
+  }
 }
 END_TEST
 
@@ -2165,6 +2218,7 @@ int main(void)
   tcase_add_test(tests, test_dataset_lock_on_a_busy_machine);
   tcase_add_test(tests, test_slow_worker);
   tcase_add_test(tests, test_worker_restart);
+  tcase_add_test(tests, test_two_loaders_one_after_the_other);
   tcase_add_test(tests, test_large_dataset_by_pickle);
   tcase_add_test(tests, test_workers_in_some_steps);
   tcase_add_test(tests, test_workers_not_recorded);
