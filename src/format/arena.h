@@ -233,13 +233,12 @@ static inline uint32_t opgap_short_counts(uint64_t allocs, uint64_t frees, uint3
 {
   return (uint32_t)allocs | (uint32_t)frees << OPGAP_SHORT_COUNT_BITS | status << OPGAP_SHORT_STATUS_SHIFT;
 }
-/* Does it fit?  64-bit values, so that what is too large is seen. */
-static inline bool opgap_op_fits(uint64_t length, uint64_t alloc_bytes, uint64_t allocs, uint64_t frees,
-                                 uint32_t status, uint64_t sequence)
+/* 0: it fits.  64-bit values, so that what is too large is seen. */
+static inline uint64_t opgap_op_excess(uint64_t length, uint64_t alloc_bytes, uint64_t allocs, uint64_t frees,
+                                       uint32_t status, uint64_t sequence)
 {
-  return ((length | alloc_bytes) >> 32 | (allocs | frees) >> OPGAP_SHORT_COUNT_BITS |
-          status >> (32 - OPGAP_SHORT_STATUS_SHIFT)) == 0 &&
-         sequence == (uint64_t)(int32_t)sequence;
+  return (length | alloc_bytes) >> 32 | (allocs | frees) >> OPGAP_SHORT_COUNT_BITS |
+         status >> (32 - OPGAP_SHORT_STATUS_SHIFT) | (sequence ^ (uint64_t)(int32_t)sequence);
 }
 
 static inline struct opgap_control *opgap_arena_control(struct opgap_arena *arena)

@@ -215,6 +215,7 @@ struct op {
   uint64_t start, end, sequence;
 };
 #define KEY_WORD0 UINT64_C(0xff00ffff)
+#define WORD0_KIND UINT64_C(0x00ffffff) /* event, words */
 #define LOW(x) ((x)&UINT32_MAX)
 
 struct counts {
@@ -245,7 +246,7 @@ static inline bool get_op(const struct opgap_encoder *encoder, uint64_t word0, c
     name = w[3];
     sequence = w[4];
     stack = w[8];
-    if ((name | stack) >> 32 || !opgap_op_fits(0, w[6], w[5], w[7], status, sequence))
+    if ((name | stack) >> 32 || opgap_op_excess(0, w[6], w[5], w[7], status, sequence))
       return false;
     op->key[1] = w[6] | (uint64_t)opgap_short_counts(w[5], w[7], status) << 32;
     op->start = opgap_scale(&encoder->scale, w[1]);
@@ -258,38 +259,53 @@ static inline bool get_op(const struct opgap_encoder *encoder, uint64_t word0, c
   return code <= UINT32_MAX;
 }
 
-static void put_row(struct opgap_encoder *encoder, const struct op *op)
+static void put_row(struct opgap_encoder *encoder, const uint64_t key[3])
 {
-  uint64_t head = op->key[0];
-  struct counts counts = get_counts((uint32_t)(op->key[1] >> 32));
+  struct counts counts = get_counts((uint32_t)(key[1] >> 32));
   const uint64_t values[] = {
-      head & 0xffff,   OPGAP_PATTERN_FIXED, head >> 24 & 0xff, counts.status, name_index(encoder, head >> 32),
-      LOW(op->key[2]), counts.allocs,       LOW(op->key[1]),   counts.frees,  name_index(encoder, op->key[2] >> 32)};
+      key[0] & 0xffff, OPGAP_PATTERN_FIXED, key[0] >> 24 & 0xff, counts.status, name_index(encoder, key[0] >> 32),
+      LOW(key[2]),     counts.allocs,       LOW(key[1]),         counts.frees,  name_index(encoder, key[2] >> 32)};
   for (unsigned i = 0; i < sizeof values / sizeof *values; i++)
     encoder->rows_end = opgap_put_varint(encoder->rows_end, values[i]);
 }
 
-/* The pattern of an op, a new one if need be; NULL: there are too many. */
-static inline struct opgap_fixed *find_fixed(struct opgap_encoder *encoder, const struct op *op)
+static inline bool is_fixed(const struct opgap_encoder *encoder, const struct opgap_fixed *fixed, uint64_t key0,
+                            uint64_t key1, uint64_t key2)
 {
-  uint64_t h = (op->key[0] * UINT64_C(0x9e3779b97f4a7c15)) ^ (op->key[1] * UINT64_C(0xc2b2ae3d27d4eb4f)) ^
-               (op->key[2] * UINT64_C(0xd6e8feb86659fd93));
-  for (uint64_t i = h >> 53;; i++) {
-    struct opgap_fixed *fixed = &encoder->fixed[i % OPGAP_FIXED_SLOTS];
-    if (fixed->epoch != encoder->epoch) {
-      if (encoder->fixed_count == OPGAP_FIXED_MAX)
-        return NULL;
-      *fixed = (struct opgap_fixed){
-          .key = {op->key[0], op->key[1], op->key[2]}, .index = next_pattern(encoder), .epoch = encoder->epoch};
-      encoder->fixed_count++;
-      put_row(encoder, op);
+  return fixed->epoch == encoder->epoch && fixed->key[0] == key0 && fixed->key[1] == key1 && fixed->key[2] == key2;
+}
+
+/* The pattern with this key by its hash, a new one if need be; NULL: there are too many. */
+static __attribute__((noinline)) struct opgap_fixed *look_up(struct opgap_encoder *encoder, uint64_t key0,
+                                                             uint64_t key1, uint64_t key2)
+{
+  uint64_t h = (key0 * UINT64_C(0x9e3779b97f4a7c15)) ^ (key1 * UINT64_C(0xc2b2ae3d27d4eb4f)) ^
+               (key2 * UINT64_C(0xd6e8feb86659fd93));
+  uint64_t slot = h >> 53;
+  struct opgap_fixed *fixed;
+  while (fixed = &encoder->fixed[slot], fixed->epoch == encoder->epoch) {
+    if (is_fixed(encoder, fixed, key0, key1, key2)) {
+      encoder->followed_by[encoder->leads.pattern] = (uint16_t)slot;
       return fixed;
     }
-    if (fixed->key[0] == op->key[0] && fixed->key[1] == op->key[1] && fixed->key[2] == op->key[2])
-      return fixed;
+    slot = (slot + 1) % OPGAP_FIXED_SLOTS;
   }
+  if (encoder->fixed_count == OPGAP_FIXED_MAX)
+    return NULL;
+  *fixed = (struct opgap_fixed){.key = {key0, key1, key2}, .index = next_pattern(encoder), .epoch = encoder->epoch};
+  encoder->fixed_count++;
+  encoder->followed_by[encoder->leads.pattern] = (uint16_t)slot;
+  put_row(encoder, fixed->key);
+  return fixed;
 }
 static_assert(OPGAP_FIXED_SLOTS == 1u << (64 - 53), "hash of a pattern");
+
+/* The same; as a rule it is the one that came last behind the pattern before. */
+static inline struct opgap_fixed *find_fixed(struct opgap_encoder *encoder, uint64_t key0, uint64_t key1, uint64_t key2)
+{
+  struct opgap_fixed *fixed = &encoder->fixed[encoder->followed_by[encoder->leads.pattern]];
+  return is_fixed(encoder, fixed, key0, key1, key2) ? fixed : look_up(encoder, key0, key1, key2);
+}
 
 /* Codes an op; false: it has no fixed pattern. */
 static inline __attribute__((always_inline)) bool add_op(struct opgap_encoder *encoder, uint64_t word0,
@@ -298,7 +314,7 @@ static inline __attribute__((always_inline)) bool add_op(struct opgap_encoder *e
   struct op op;
   if (!get_op(encoder, word0, w, is_short, ticks_high, &op))
     return false;
-  struct opgap_fixed *fixed = find_fixed(encoder, &op);
+  struct opgap_fixed *fixed = find_fixed(encoder, op.key[0], op.key[1], op.key[2]);
   if (fixed == NULL)
     return false;
   struct opgap_tree *tree = &encoder->tree;
@@ -406,13 +422,14 @@ size_t opgap_encode_add(struct opgap_encoder *encoder, const uint64_t *words, si
   while (i < count) {
     /* once: a living program's ring, read from outside, may change meanwhile */
     uint64_t word0 = __atomic_load_n(&words[i], __ATOMIC_RELAXED);
-    uint32_t event = word0 & 0xffff, size = word0 >> 16 & 0xff;
     /* what a training has most of, first */
-    if (event == OPGAP_EV_OP && size == OPGAP_SHORT_OP_WORDS && i + OPGAP_SHORT_OP_WORDS <= count &&
-        encoder->count + OPGAP_FIXED_WORDS <= limit && add_op(encoder, word0, words + i, true, ticks_high)) {
+    if ((word0 & WORD0_KIND) == OPGAP_WORD0(OPGAP_EV_OP, OPGAP_SHORT_OP_WORDS, 0, 0) &&
+        i + OPGAP_SHORT_OP_WORDS <= count && encoder->count + OPGAP_FIXED_WORDS <= limit &&
+        add_op(encoder, word0, words + i, true, ticks_high)) {
       i += OPGAP_SHORT_OP_WORDS;
       continue;
     }
+    uint32_t event = word0 & 0xffff, size = word0 >> 16 & 0xff;
     if (event == 0) { /* padding up to the end of a segment; its status says how much */
       i += word0 >> 32 ? word0 >> 32 : 1;
       continue;

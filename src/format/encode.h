@@ -90,6 +90,7 @@ struct opgap_encoder {
   uint8_t pattern_rows[OPGAP_PATTERN_BYTES];
   uint8_t *pattern_end, *depth_end, *end_end, *lead_end, *tail_end, *rows_end;
   struct opgap_fixed fixed[OPGAP_FIXED_SLOTS];
+  uint16_t followed_by[OPGAP_PATTERNS_MAX]; /* slot of the fixed pattern that came last behind each; a guess */
   uint32_t name_keys[16384], name_index[16384], name_epoch[16384], epoch; /* epoch: of names and fixed patterns */
   uint32_t names[8192], name_count;
 };

@@ -3,14 +3,16 @@
  * A callback a scope       The start function that runs tells the scope; no field of RecordFunction is read for it.
  * Names                    RecordFunction::name() is a pointer: stable for operators, reused for ranges and autograd
  *                          nodes.  A cache for each thread slot maps (pointer, text) to the interned id.
+ * Two ways                 An operator whose name is in the cache is begun and ended by code that calls nothing but
+ *                          name(), since a small training has a million a second; all else by one that can do
+ *                          everything, in the place of a return.
  * Begin and end            Operators are objects on the stack: they end where they began, and their address is the tag.
- *                          A context tells the end callback whether the begin was recorded at all.
- * Ranges                   TorchScript functions and user ranges may end on another thread (a suspended interpreter, a
- *                          completed collective).  Each has a `struct range` as its context, which keeps what a
- *                          record needs.  Ended elsewhere, it is recorded there, and its owner is told that its open
- *                          op is stale.  One that torch marks as asynchronous never enters a thread's stack of ops.
- * Schedule                 Outside its window nothing is recorded, but ranges that tell steps are followed to their end
- *                          (steps.h).
+ *                          They have no context, which torch would have to destroy, unless their begin was not
+ * recorded. Ranges                   TorchScript functions and user ranges may end on another thread (a suspended
+ * interpreter, a completed collective).  Each has a `struct range` as its context, which keeps what a record needs.
+ * Ended elsewhere, it is recorded there, and its owner is told that its open op is stale.  One that torch marks as
+ * asynchronous never enters a thread's stack of ops. Schedule                 Outside its window nothing is recorded,
+ * but ranges that tell steps are followed to their end (steps.h).
  *
  * Threads   block: its slot's thread, except `stale`.  range: who began it; then who ends it; then who takes it again.
  * Memory    blocks: one private mapping, zeroed by fork, pages touched as used.  ranges: static and kept by fork,
@@ -27,6 +29,7 @@
 
 #include "frameworks/python.h"
 #include "frameworks/steps.h"
+#include "record/op.h"
 #include "record/raw.h"
 #include "record/record.h"
 #include "record/session.h"
@@ -41,11 +44,23 @@
 #define NAME_TEXT 112u   /* longer names are interned each time */
 #define BLOCK_COUNT 256u /* thread slots that can have a cache at the same time */
 
+/* A name is found by the pointer itself if it is aligned, as those of torch's strings are: its text is compared without
+ * a call then.  Others have a bit more, which no address has.  NO_KEY is nobody's, not even of NULL. */
+#define NO_KEY 1u
+static inline uintptr_t key_of(const char *pointer)
+{
+  uintptr_t key = (uintptr_t)pointer;
+  return key % 8 ? key | (uintptr_t)1 << 63 : key;
+}
+
 struct cached_name {
-  const char *pointer; /* NULL: empty */
+  uintptr_t key; /* of the pointer to it; 0: empty */
   uint32_t id;
-  uint32_t reserved;
-  char text[NAME_TEXT];
+  uint16_t last_word, last_shift; /* of words, and how far a word is shifted for what is behind the text's end to go */
+  union {
+    char text[NAME_TEXT];
+    uint64_t words[NAME_TEXT / 8];
+  };
 };
 
 struct block {
@@ -81,8 +96,8 @@ static struct {
   const char *(*name)(opgap_torch_function *);
   uint8_t (*is_async)(opgap_torch_function *);
   unsigned sequence_offset;
-  bool python_stacks, scheduled;
-  struct block *blocks; /* BLOCK_COUNT, or NULL */
+  bool python_stacks, scheduled, plain; /* plain: neither of them */
+  struct block *blocks;                 /* BLOCK_COUNT, or NULL */
 } torch;
 static _Atomic bool announce_late;
 
@@ -110,9 +125,9 @@ static void release_range(void *context)
 }
 
 static const struct opgap_torch_vtable range_vtable = {NULL, NULL, destroy_context, release_range};
-static const struct opgap_torch_vtable recorded_vtable = {NULL, NULL, destroy_context, destroy_context};
-/* the context of every recorded operator */
-static struct opgap_torch_context recorded = {&recorded_vtable.destroy};
+static const struct opgap_torch_vtable unrecorded_vtable = {NULL, NULL, destroy_context, destroy_context};
+/* of what was not recorded when it began; a recorded operator has none */
+static struct opgap_torch_context unrecorded = {&unrecorded_vtable.destroy};
 
 /* A range that belongs to the caller, or NULL when all are open. */
 static struct range *take_range(void)
@@ -139,9 +154,12 @@ static bool range_is_open(uint64_t tag)
 
 /* ---- a thread's block ---- */
 
-/* The block of a slot, or NULL when another slot has taken its place. */
+/* The block of the calling thread, or NULL when another slot has taken its place. */
 static struct block *block_of(struct opgap_thread *thread)
 {
+  struct opgap_cell *cell = opgap_cell;
+  if (cell->framework != NULL)
+    return cell->framework;
   if (torch.blocks == NULL)
     return NULL;
   struct block *block = &torch.blocks[(uintptr_t)thread / OPGAP_SLOT_BYTES % BLOCK_COUNT];
@@ -151,6 +169,9 @@ static struct block *block_of(struct opgap_thread *thread)
                                                                   memory_order_relaxed))
       return NULL;
   }
+  if (block->names[0].key == 0) /* where NULL would be looked for */
+    block->names[0].key = NO_KEY;
+  cell->framework = block;
   return block;
 }
 
@@ -169,14 +190,16 @@ static void drop_stale_ops(struct opgap_thread *thread)
   thread->depth = kept;
 }
 
-static inline void look_for_stale_ops(struct opgap_thread *thread, struct block *block)
+static inline bool has_stale_ops(struct block *block)
 {
-  if (block == NULL)
+  return atomic_load_explicit(&block->stale, memory_order_acquire) /* S */ != block->stale_seen;
+}
+
+static void look_for_stale_ops(struct opgap_thread *thread, struct block *block)
+{
+  if (block == NULL || !has_stale_ops(block))
     return;
-  uint32_t stale = atomic_load_explicit(&block->stale, memory_order_acquire); /* S */
-  if (opgap_likely(stale == block->stale_seen))
-    return;
-  block->stale_seen = stale;
+  block->stale_seen = atomic_load_explicit(&block->stale, memory_order_acquire); /* S */
   drop_stale_ops(thread);
 }
 
@@ -198,28 +221,52 @@ static uint32_t intern_slow(struct cached_name *cached, const char *pointer)
   uint32_t id = opgap_intern(pointer, length);
   if (cached == NULL || id == 0 || length >= NAME_TEXT)
     return id;
-  cached->pointer = NULL; /* a signal handler that runs an op meets an empty entry, not half of one */
+  cached->key = NO_KEY; /* a signal handler that runs an op meets an empty entry, not half of one */
   atomic_signal_fence(memory_order_seq_cst);
   memcpy(cached->text, pointer, length + 1);
   cached->id = id;
+  cached->last_word = (uint16_t)(length / 8);
+  cached->last_shift = (uint16_t)(8 * (7 - length % 8));
   atomic_signal_fence(memory_order_seq_cst);
-  cached->pointer = pointer;
+  cached->key = key_of(pointer);
   return id;
 }
 
-static inline uint32_t intern(struct block *block, const char *pointer)
+/* Where a name is in the cache, if it is. */
+static inline struct cached_name *cached_at(struct block *block, const char *pointer)
 {
-  if (opgap_unlikely(pointer == NULL))
-    return 0;
-  if (opgap_unlikely(block == NULL))
-    return intern_slow(NULL, pointer);
   uint64_t hash = (uint64_t)(uintptr_t)pointer * UINT64_C(0x9e3779b97f4a7c15);
-  struct cached_name *cached = &block->names[hash >> 55];
-  if (opgap_likely(cached->pointer == pointer && strcmp(cached->text, pointer) == 0))
-    return cached->id;
-  return intern_slow(cached, pointer);
+  return &block->names[hash >> 55];
 }
 static_assert(NAME_SLOTS == 1u << (64 - 55), "hash of a name");
+
+typedef uint64_t __attribute__((may_alias)) text_word;
+
+/* Does the entry have this name, which is aligned?  An aligned word does not reach into another page, and the first one
+ * in which a shorter text ends differs, so nothing is read that is not mapped. */
+static inline bool is_cached(const struct cached_name *cached, const char *pointer)
+{
+  if (cached->key != (uintptr_t)pointer)
+    return false;
+  const text_word *words = (const text_word *)(uintptr_t)pointer;
+  unsigned i = 0, last = cached->last_word;
+#pragma GCC unroll 1 /* names have a few words */
+  for (; i < last; i++)
+    if (words[i] != cached->words[i])
+      return false;
+  return (words[i] ^ cached->words[i]) << cached->last_shift == 0;
+}
+
+static uint32_t intern(struct block *block, const char *pointer)
+{
+  if (pointer == NULL)
+    return 0;
+  if (block == NULL)
+    return intern_slow(NULL, pointer);
+  struct cached_name *cached = cached_at(block, pointer);
+  return cached->key == key_of(pointer) && strcmp(cached->text, pointer) == 0 ? cached->id
+                                                                              : intern_slow(cached, pointer);
+}
 
 /* ---- begin ---- */
 
@@ -240,7 +287,7 @@ static enum opgap_step_source watch_steps(opgap_torch_function *function, unsign
 }
 
 /* Outside the window: a range that is not recorded, but whose end is a step's. */
-static void *begin_step_range(enum opgap_step_source source)
+static struct range *begin_step_range(enum opgap_step_source source)
 {
   struct range *range = source == OPGAP_STEP_NONE ? NULL : take_range();
   if (range == NULL)
@@ -252,14 +299,13 @@ static void *begin_step_range(enum opgap_step_source source)
   return range;
 }
 
-static void *begin_range(opgap_torch_function *function, unsigned scope, struct opgap_thread *thread,
-                         struct block *block, uint32_t name, uint32_t stack)
+/* NULL: too many are open. */
+static struct range *begin_range(opgap_torch_function *function, unsigned scope, struct opgap_thread *thread,
+                                 struct block *block, uint32_t name, uint32_t stack)
 {
   struct range *range = take_range();
-  if (range == NULL) { /* as an operator: right as long as it ends where it began */
-    opgap_op_begin(name, scope, (uint64_t)(uintptr_t)function, stack);
-    return &recorded;
-  }
+  if (range == NULL)
+    return NULL;
   bool asynchronous = torch.is_async(function) & 1;
   uint64_t tag = RANGE_TAG | ++range->generation << RANGE_GENERATION | (uint64_t)(range - ranges);
   range->context.vtable = &range_vtable.destroy;
@@ -300,38 +346,67 @@ static inline uint32_t line_of_op(struct block *block)
   return block->lines_off ? 0 : opgap_python_where(&block->python);
 }
 
-static inline void **begin(void **context, opgap_torch_function *function, unsigned scope)
+/* Whatever begins, however it is to be recorded. */
+static __attribute__((noinline)) void **begin_any(void **context, opgap_torch_function *function, unsigned scope)
 {
   enum opgap_step_source source = OPGAP_STEP_NONE;
-  *context = NULL;
-  if (opgap_unlikely(torch.scheduled))
+  *context = &unrecorded;
+  if (torch.scheduled)
     source = watch_steps(function, scope);
-  if (opgap_unlikely(!recording())) {
-    *context = begin_step_range(source);
+  if (!recording()) {
+    struct range *range = begin_step_range(source);
+    if (range != NULL)
+      *context = range;
     return context;
   }
   struct opgap_thread *thread = opgap_self();
-  if (opgap_unlikely(thread == NULL))
+  if (thread == NULL)
     return context;
   struct block *block = block_of(thread);
   look_for_stale_ops(thread, block);
   uint32_t name = intern(block, torch.name(function));
   uint32_t stack = torch.python_stacks && block ? line_of_op(block) : 0;
-  if (scope == OPGAP_SCOPE_USER || scope == OPGAP_SCOPE_TORCHSCRIPT) {
-    *context = begin_range(function, scope, thread, block, name, stack);
-    if (source != OPGAP_STEP_NONE && *context != &recorded)
-      ((struct range *)*context)->step_source = source;
-  } else {
-    opgap_op_begin(name, scope, (uint64_t)(uintptr_t)function, stack);
-    *context = &recorded;
-  }
+  struct range *range = NULL;
+  if (scope == OPGAP_SCOPE_USER || scope == OPGAP_SCOPE_TORCHSCRIPT)
+    range = begin_range(function, scope, thread, block, name, stack);
+  if (range != NULL)
+    range->step_source = source;
+  else /* of a range, too: right as long as it ends where it began */
+    opgap_op_begin_on(thread, name, scope, (uint64_t)(uintptr_t)function, stack);
+  *context = range;
+  return context;
+}
+
+/* An operator, as a rule. */
+static inline __attribute__((always_inline)) void **begin(void **context, opgap_torch_function *function,
+                                                          unsigned scope)
+{
+  if (opgap_unlikely(!torch.plain || !recording()))
+    return begin_any(context, function, scope);
+  const char *name = torch.name(function);
+  struct opgap_cell *cell = opgap_cell;
+  if (opgap_unlikely(cell == NULL))
+    return begin_any(context, function, scope);
+  struct opgap_thread *thread = cell->thread;
+  atomic_signal_fence(memory_order_seq_cst); /* a handler may fork, which wipes the cell: `framework` tells */
+  struct block *block = cell->framework;
+  if (opgap_unlikely(block == NULL || has_stale_ops(block)))
+    return begin_any(context, function, scope);
+  const struct cached_name *cached = cached_at(block, name);
+  uint32_t id = cached->id;
+  atomic_signal_fence(memory_order_seq_cst); /* a handler may run ops with names of its own: the key tells */
+  if (opgap_unlikely(!is_cached(cached, name)))
+    return begin_any(context, function, scope);
+  opgap_op_begin_on(thread, id, scope, (uint64_t)(uintptr_t)function, 0);
+  *context = NULL;
   return context;
 }
 
 #define START(scope)                                                                                                   \
   static void **start_##scope(void **context, opgap_torch_function *function)                                          \
   {                                                                                                                    \
-    return begin(context, function, scope);                                                                            \
+    return scope == OPGAP_SCOPE_USER || scope == OPGAP_SCOPE_TORCHSCRIPT ? begin_any(context, function, scope)         \
+                                                                         : begin(context, function, scope);            \
   }
 START(0)
 START(1)
@@ -377,7 +452,7 @@ static void record_range(opgap_torch_function *function, struct range *range)
     atomic_fetch_add_explicit(&range->block->stale, 1, memory_order_release); /* S */
 }
 
-static void end_range(opgap_torch_function *function, struct range *range)
+static __attribute__((noinline)) void end_range(opgap_torch_function *function, struct range *range)
 {
   if (range->pid != opgap_session_pid())
     return; /* begun before a fork: the parent's */
@@ -389,10 +464,15 @@ static void end_range(opgap_torch_function *function, struct range *range)
 
 static void end(opgap_torch_function *function, void *context)
 {
-  if (opgap_likely(context == &recorded))
-    opgap_op_end(OPGAP_EV_OP, (uint64_t)(uintptr_t)function, sequence_of(function));
-  else if (context != NULL)
-    end_range(function, context);
+  if (opgap_unlikely(context != NULL)) {
+    if (context != &unrecorded)
+      end_range(function, context);
+    return;
+  }
+  struct opgap_cell *cell = opgap_cell;
+  struct opgap_thread *thread = cell ? cell->thread : NULL;
+  if (opgap_likely(thread != NULL))
+    opgap_op_end_on(cell, thread, OPGAP_EV_OP, (uint64_t)(uintptr_t)function, sequence_of(function));
 }
 
 /* ---- start-up ---- */
@@ -416,6 +496,7 @@ void opgap_torch_record_start(const struct opgap_torch_api *api, unsigned sequen
   torch.sequence_offset = sequence_offset;
   torch.scheduled = opgap_settings->schedule.active > 0;
   torch.python_stacks = opgap_settings->stacks == OPGAP_STACKS_PYTHON || opgap_settings->stacks == OPGAP_STACKS_BOTH;
+  torch.plain = !torch.scheduled && !torch.python_stacks;
   map_blocks();
   atomic_store(&announce_late, late);
   for (unsigned scope = 0; scope < OPGAP_SCOPE_COUNT; scope++) {

@@ -26,13 +26,18 @@ static inline uint64_t opgap_clock_ns(void)
 
 /* Out of line, so that a hook needs no room for it on its stack. */
 uint64_t opgap_ticks_of_clock(void) __attribute__((cold, visibility("hidden")));
-static inline uint64_t opgap_ticks(void)
+/* Where opgap_clock_tsc is known to be set. */
+static inline uint64_t opgap_ticks_of_counter(void)
 {
 #if defined(__x86_64__)
-  if (__builtin_expect(opgap_clock_tsc, 1))
-    return __builtin_ia32_rdtsc();
+  return __builtin_ia32_rdtsc();
+#else
+  return 0;
 #endif
-  return opgap_ticks_of_clock();
+}
+static inline uint64_t opgap_ticks(void)
+{
+  return __builtin_expect(opgap_clock_tsc, 1) ? opgap_ticks_of_counter() : opgap_ticks_of_clock();
 }
 
 /* Decides between counter and clock: the counter must be the kernel's own clock source, or invariant if it does not

@@ -30,7 +30,6 @@ struct opgap_config {
   unsigned counter_count;
   /* counters [0, alloc_end) make up an op's allocations, [alloc_end, free_end) its frees */
   unsigned alloc_end, free_end;
-  bool usual_sums;     /* these are the ones whose sums are unrolled */
   bool no_tsc;         /* a test wants the other clock */
   uint32_t page_bytes; /* of memory; a test may set another size before the session begins */
   char *stack_top;     /* an address near the bottom of the main thread's stack */

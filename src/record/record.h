@@ -51,6 +51,7 @@ struct opgap_cell {
   uint32_t lost_since;         /* not yet announced by a LOST record */
   uint32_t ticks_high;         /* of the current segment */
   uint64_t lost_start;
+  void *framework; /* what the framework's binding keeps for the thread; NULL: nothing yet */
 };
 extern __thread struct opgap_cell *opgap_cell __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
@@ -237,9 +238,9 @@ static inline __attribute__((always_inline)) bool opgap_short_record(struct opga
  * instants.  At most OPGAP_MAX_FIELDS fields; their number must be the schema's. */
 void opgap_emit(unsigned event, uint32_t status, uint64_t start, uint64_t end, const uint64_t *fields, unsigned count);
 
-/* Ops and ranges: a stack per thread.  `tag` finds the op again at its end when ops end out of order (async scopes):
- * frames above it are dropped as stale.  name: from opgap_intern.  event: OPGAP_EV_OP or OPGAP_EV_RANGE.
- * Ends with no matching begin are ignored and counted as invalid.  Both are cheap (hot path). */
+/* Ops and ranges: a stack per thread, inline in op.h.  `tag` finds the op again at its end when ops end out of order
+ * (async scopes): frames above it are dropped as stale.  name: from opgap_intern.  event: OPGAP_EV_OP or
+ * OPGAP_EV_RANGE. Ends with no matching begin are ignored and counted as invalid.  Both are cheap (hot path). */
 void opgap_op_begin(uint32_t name, uint32_t status, uint64_t tag, uint32_t stack);
 void opgap_op_end(unsigned event, uint64_t tag, uint64_t sequence);
 

@@ -20,6 +20,7 @@
 #include "record/guest.h"
 #include "record/internal.h"
 #include "record/keep.h"
+#include "record/op.h"
 #include "record/raw.h"
 #include "record/schedule.h"
 #include "record/stacks.h"
@@ -616,9 +617,9 @@ static void learn_surroundings(void)
   opgap_config.hooks = opgap_config.hook_events(&opgap_config.hook_count);
   opgap_config.alloc_end = counters_end(0, OPGAP_EVENT_ALLOC);
   opgap_config.free_end = counters_end(opgap_config.alloc_end, OPGAP_EVENT_FREE);
-  opgap_config.usual_sums =
-      opgap_config.alloc_end == OPGAP_ALLOC_COUNTERS && opgap_config.free_end == OPGAP_ALLOC_COUNTERS + 1;
   opgap_clock_select(opgap_config.no_tsc);
+  opgap_ops_usual = opgap_clock_tsc && opgap_config.alloc_end == OPGAP_ALLOC_COUNTERS &&
+                    opgap_config.free_end == OPGAP_ALLOC_COUNTERS + 1;
   if (opgap_config.page_bytes == 0)
     opgap_config.page_bytes = (uint32_t)getauxval(AT_PAGESZ);
   find_host();

@@ -6,6 +6,7 @@
 #include "format/reader.h"
 #include "record/guest.h"
 #include "record/internal.h"
+#include "record/op.h"
 #include "record/raw.h"
 #include "record/stacks.h"
 
@@ -335,82 +336,52 @@ void opgap_emit(unsigned event, uint32_t status, uint64_t start, uint64_t end, c
 
 /* ---- ops ---- */
 
-/* A counter's calls and bytes, added as one vector: an op asks for the sum of all allocating hooks twice. */
-typedef uint64_t pair_sum __attribute__((vector_size(16)));
-static_assert(sizeof(struct opgap_counter) == sizeof(pair_sum), "calls, bytes");
+bool opgap_ops_usual;
 
-static inline pair_sum sum_counters(const struct opgap_thread *thread, unsigned first, unsigned end)
+static opgap_pair_sum sum_counters(const struct opgap_thread *thread, unsigned first, unsigned end)
 {
-  const pair_sum *at = (const pair_sum *)thread->counters;
-  pair_sum sum = {0, 0};
+  const opgap_pair_sum *at = (const opgap_pair_sum *)thread->counters;
+  opgap_pair_sum sum = {0, 0};
   for (unsigned i = first; i < end; i++)
     sum += at[i];
   return sum;
 }
 
-struct allocation_sums {
-  pair_sum allocations;
-  uint64_t frees;
-};
-
-static __attribute__((noinline, cold)) struct allocation_sums sum_unusual(const struct opgap_thread *thread)
+struct opgap_op_sums opgap_op_sums_of_any(const struct opgap_thread *thread)
 {
   const struct opgap_config *config = &opgap_config;
-  return (struct allocation_sums){sum_counters(thread, 0, config->alloc_end),
-                                  sum_counters(thread, config->alloc_end, config->free_end)[0]};
+  return (struct opgap_op_sums){sum_counters(thread, 0, config->alloc_end),
+                                sum_counters(thread, config->alloc_end, config->free_end)[0]};
 }
 
-/* The usual table's sums are unrolled: an addition a counter instead of four instructions. */
-static inline struct allocation_sums sum_allocations(const struct opgap_thread *thread)
-{
-  if (opgap_unlikely(!opgap_config.usual_sums))
-    return sum_unusual(thread);
-  const pair_sum *at = (const pair_sum *)thread->counters;
-  static_assert(OPGAP_ALLOC_COUNTERS == 9, "as many as are added here");
-  return (struct allocation_sums){at[0] + at[1] + at[2] + at[3] + at[4] + at[5] + at[6] + at[7] + at[8],
-                                  thread->counters[OPGAP_ALLOC_COUNTERS].calls};
-}
-
-void opgap_op_begin(uint32_t name, uint32_t status, uint64_t tag, uint32_t stack)
+void opgap_op_begin_rarely(uint32_t name, uint32_t status, uint64_t tag, uint32_t stack)
 {
   struct opgap_thread *thread = opgap_self();
-  if (thread == NULL)
-    return;
-  uint32_t depth = thread->depth;
-  if (opgap_unlikely(depth >= OPGAP_MAX_DEPTH)) {
-    atomic_store_explicit(&thread->too_deep, atomic_load_explicit(&thread->too_deep, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
-    return;
-  }
-  struct opgap_open_op *op = &thread->ops[depth];
-  op->tag = tag;
-  op->name = name;
-  op->status = status;
-  op->stack = stack;
-  struct allocation_sums sums = sum_allocations(thread);
-  op->allocs = sums.allocations[0];
-  op->alloc_bytes = sums.allocations[1];
-  op->frees = sums.frees;
-  op->start = opgap_ticks();
-  atomic_signal_fence(memory_order_release);
-  thread->depth = depth + 1;
-}
-
-/* The record of an op that is not short.  It ends a segment whose upper half of the time is not the present one, which
- * happens every second or two. */
-static __attribute__((noinline, cold)) void end_in_full(struct opgap_cell *cell, unsigned event,
-                                                        const struct opgap_open_op *op, uint64_t end, uint64_t sequence)
-{
-  const struct opgap_thread *thread = cell->thread;
   if (thread == NULL) /* forked meanwhile */
     return;
+  uint32_t depth = thread->depth;
+  if (depth < OPGAP_MAX_DEPTH)
+    opgap_op_open(thread, depth, name, status, tag, stack, false);
+  else
+    atomic_store_explicit(&thread->too_deep, atomic_load_explicit(&thread->too_deep, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+/* Takes the op at `depth` off the stack; its record is not short.  It ends a segment whose upper half of the time is
+ * not the present one, which happens every second or two. */
+static void close_in_full(struct opgap_cell *cell, struct opgap_thread *thread, uint32_t depth, unsigned event,
+                          uint64_t end, uint64_t sequence)
+{
+  const struct opgap_open_op *op = &thread->ops[depth];
   if (end >> 32 != cell->ticks_high)
     turn(cell);
   uint64_t *w = opgap_reserve(cell, 9);
-  if (w == NULL)
+  if (w == NULL) {
+    thread->depth = depth;
     return;
-  struct allocation_sums sums = sum_allocations(thread);
-  w[0] = OPGAP_WORD0(event, 9, thread->depth, op->status);
+  }
+  struct opgap_op_sums sums = opgap_op_sums_of_any(thread);
+  w[0] = OPGAP_WORD0(event, 9, depth, op->status);
   w[1] = op->start;
   w[2] = end;
   w[3] = op->name;
@@ -419,53 +390,44 @@ static __attribute__((noinline, cold)) void end_in_full(struct opgap_cell *cell,
   w[6] = sums.allocations[1] - op->alloc_bytes;
   w[7] = sums.frees - op->frees;
   w[8] = op->stack;
+  atomic_signal_fence(memory_order_seq_cst);
+  thread->depth = depth;
   opgap_commit(cell, w + 9);
 }
 
-/* False: the record does not fit, or there is no room for it at once; nothing is recorded then. */
-static inline bool end_short(struct opgap_cell *cell, const struct opgap_thread *thread, unsigned event,
-                             const struct opgap_open_op *op, uint64_t end, uint64_t sequence)
+void opgap_op_end_rarely(unsigned event, uint64_t tag, uint64_t sequence, uint64_t end)
 {
-  struct allocation_sums sums = sum_allocations(thread);
-  uint64_t allocs = sums.allocations[0] - op->allocs, bytes = sums.allocations[1] - op->alloc_bytes,
-           frees = sums.frees - op->frees;
-  if (opgap_unlikely(!opgap_op_fits(end - op->start, bytes, allocs, frees, op->status, sequence) || cell->busy))
-    return false;
-  opgap_set_busy(cell);
-  uint64_t *w = cell->write;
-  if (opgap_unlikely(w + OPGAP_SHORT_OP_WORDS > cell->limit || end >> 32 != cell->ticks_high)) {
-    cell->busy = 0;
-    return false;
-  }
-  struct opgap_short_op *record = (struct opgap_short_op *)w;
-  record->head = (uint32_t)OPGAP_WORD0(event, OPGAP_SHORT_OP_WORDS, thread->depth, 0);
-  record->end = (uint32_t)end;
-  record->length = (uint32_t)(end - op->start);
-  record->name = op->name;
-  record->sequence = (int32_t)sequence;
-  record->stack = op->stack;
-  record->alloc_bytes = (uint32_t)bytes;
-  record->counts = opgap_short_counts(allocs, frees, op->status);
-  opgap_commit(cell, w + OPGAP_SHORT_OP_WORDS);
-  return true;
+  struct opgap_thread *thread = opgap_self();
+  if (thread == NULL) /* forked meanwhile */
+    return;
+  uint32_t depth = thread->depth;
+  while (depth > 0 && thread->ops[depth - 1].tag != tag)
+    depth--;
+  if (depth-- == 0)
+    return; /* began before tracing, in another process, or too deep */
+  struct opgap_cell *cell = opgap_cell;
+  uint64_t length = end - thread->ops[depth].start;
+  if (!opgap_op_close(cell, thread, depth, event, end, sequence, false))
+    close_in_full(cell, thread, depth, event, end, sequence);
+  if (length >= opgap_stack_ticks)
+    opgap_stack_note(event, length, 0);
+}
+
+void opgap_op_end_now(unsigned event, uint64_t tag, uint64_t sequence)
+{
+  opgap_op_end_rarely(event, tag, sequence, opgap_ticks());
+}
+
+void opgap_op_begin(uint32_t name, uint32_t status, uint64_t tag, uint32_t stack)
+{
+  struct opgap_thread *thread = opgap_self();
+  if (thread != NULL)
+    opgap_op_begin_on(thread, name, status, tag, stack);
 }
 
 void opgap_op_end(unsigned event, uint64_t tag, uint64_t sequence)
 {
   struct opgap_thread *thread = opgap_self();
-  if (thread == NULL)
-    return;
-  uint64_t end = opgap_ticks();
-  uint32_t depth = thread->depth;
-  while (depth > 0 && thread->ops[depth - 1].tag != tag)
-    depth--;
-  if (opgap_unlikely(depth == 0))
-    return; /* began before tracing, in another process, or too deep */
-  struct opgap_open_op *op = &thread->ops[--depth];
-  thread->depth = depth;
-  struct opgap_cell *cell = opgap_cell;
-  if (opgap_unlikely(!end_short(cell, thread, event, op, end, sequence)))
-    end_in_full(cell, event, op, end, sequence);
-  if (opgap_unlikely(end - op->start >= opgap_stack_ticks))
-    opgap_stack_note(event, end - op->start, 0);
+  if (thread != NULL)
+    opgap_op_end_on(opgap_cell, thread, event, tag, sequence);
 }

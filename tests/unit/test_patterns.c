@@ -117,7 +117,8 @@ static void add_op(struct opgap_record r)
 {
   uint64_t *w = words + word_count;
   uint64_t length = r.end_ns - r.start_ns;
-  if (r.end_ns >> 32 == TICKS_HIGH && opgap_op_fits(length, r.field[3], r.field[2], r.field[4], r.status, r.field[1])) {
+  if (r.end_ns >> 32 == TICKS_HIGH &&
+      opgap_op_excess(length, r.field[3], r.field[2], r.field[4], r.status, r.field[1]) == 0) {
     struct opgap_short_op *op = (struct opgap_short_op *)w;
     *op = (struct opgap_short_op){.head = (uint32_t)OPGAP_WORD0(r.event, OPGAP_SHORT_OP_WORDS, r.depth, 0),
                                   .end = (uint32_t)r.end_ns,

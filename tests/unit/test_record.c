@@ -21,6 +21,7 @@
 #include "format/trace_format.h"
 #include "record/guest.h"
 #include "record/internal.h"
+#include "record/op.h"
 #include "record/record.h"
 #include "record/schedule.h"
 #include "record/session.h"
@@ -1290,6 +1291,102 @@ START_TEST(older_files_have_losses_without_reasons)
 }
 END_TEST
 
+/* ---- an op's two ways ---- */
+
+struct op_case {
+  uint32_t status;
+  uint64_t sequence, allocs, bytes, frees;
+  bool fits;
+};
+static const struct op_case op_cases[] = {
+    {0, 7, 3, 100, 2, true},
+    {15, OPGAP_NO_SEQUENCE, 0, 0, 0, true},
+    {16, 0, 0, 0, 0, false},
+    {1, INT32_MAX, (1u << OPGAP_SHORT_COUNT_BITS) - 1, UINT32_MAX, (1u << OPGAP_SHORT_COUNT_BITS) - 1, true},
+    {1, (uint64_t)INT32_MAX + 1, 0, 0, 0, false},
+    {1, 1, 1u << OPGAP_SHORT_COUNT_BITS, 0, 0, false},
+    {1, 1, 1, (uint64_t)UINT32_MAX + 1, 0, false},
+    {1, 1, 1, 0, 1u << OPGAP_SHORT_COUNT_BITS, false},
+    {2, 9, 1, 1, 1, true},
+};
+#define OP_CASES (sizeof op_cases / sizeof *op_cases)
+
+/* As torch's callbacks do it: begin and end of an op on this thread.  False: the record has the wrong size. */
+static bool op_of_case(struct opgap_thread *thread, uint32_t name, unsigned n)
+{
+  const struct op_case *one = &op_cases[n];
+  struct opgap_cell *cell = opgap_cell;
+  opgap_op_begin_on(thread, name, one->status, n + 1, 0);
+  opgap_add(&thread->counters[n % OPGAP_ALLOC_COUNTERS].calls, one->allocs);
+  opgap_add(&thread->counters[(n + 4) % OPGAP_ALLOC_COUNTERS].bytes, one->bytes);
+  opgap_add(&thread->counters[OPGAP_ALLOC_COUNTERS].calls, one->frees);
+  const uint64_t *before = cell->write, *limit = cell->limit;
+  opgap_op_end_on(cell, thread, OPGAP_EV_OP, n + 1, one->sequence);
+  /* a segment that ends there, or whose upper half of the time does, has the record in full */
+  return cell->limit != limit || cell->ticks_high != opgap_ticks() >> 32 ||
+         cell->write - before == (one->fits ? OPGAP_SHORT_OP_WORDS : 9);
+}
+
+/* Every case inside an op that is open, once in each way. */
+static void body_op_ways(void)
+{
+  start();
+  struct opgap_thread *thread = opgap_self();
+  opgap_config.alloc_end = OPGAP_ALLOC_COUNTERS;
+  opgap_config.free_end = OPGAP_ALLOC_COUNTERS + 1;
+  uint32_t name = opgap_intern("op", 2);
+  opgap_op_begin(name, 0, 1000, 0);
+  opgap_op_end(OPGAP_EV_OP, 1000, 0); /* there is a segment now */
+  for (unsigned way = 0; way < 2; way++) {
+    opgap_ops_usual = way == 1 && opgap_clock_tsc;
+    opgap_op_begin_on(thread, name, 0, 100, 0);
+    for (unsigned n = 0; n < OP_CASES; n++)
+      if (!op_of_case(thread, name, n) || thread->depth != 1)
+        _exit(10 + (int)n);
+    opgap_op_begin_on(thread, name, 0, 101, 0);               /* never ended by itself: stale */
+    opgap_op_end_on(opgap_cell, thread, OPGAP_EV_OP, 999, 0); /* never began */
+    opgap_op_end_on(opgap_cell, thread, OPGAP_EV_OP, 100, 5);
+    if (thread->depth != 0)
+      _exit(2);
+    for (unsigned n = 0; n <= OPGAP_MAX_DEPTH; n++)
+      opgap_op_begin_on(thread, name, 0, 200 + n, 0);
+    for (unsigned n = OPGAP_MAX_DEPTH + 1; n-- > 0;)
+      opgap_op_end_on(opgap_cell, thread, OPGAP_EV_OP, 200 + n, 0);
+  }
+  opgap_ops_usual = false;
+  _exit(atomic_load(&thread->too_deep) == 2 && thread->depth == 0 ? (opgap_session_end(0), 0) : 3);
+}
+
+START_TEST(op_ways)
+{
+  struct opgap_trace *trace = trace_of(body_op_ways, 0);
+  const unsigned a_way = OP_CASES + 1 + OPGAP_MAX_DEPTH;
+  unsigned ops = 0;
+  struct records all = {.trace = trace};
+  for (const struct opgap_record *record; (record = next_record(&all)) != NULL;) {
+    if (record->event != OPGAP_EV_OP || ops++ == 0)
+      continue;
+    unsigned n = (ops - 2) % a_way;
+    if (n < OP_CASES) {
+      const struct op_case *one = &op_cases[n];
+      const uint64_t want[] = {one->sequence, one->allocs, one->bytes, one->frees};
+      ck_assert_uint_eq(record->depth, 1);
+      ck_assert_uint_eq(record->status, one->status);
+      for (unsigned f = 0; f < 4; f++)
+        ck_assert_uint_eq(record->field[1 + f], want[f]);
+    } else if (n == OP_CASES) {
+      ck_assert_uint_eq(record->depth, 0);
+      ck_assert_uint_eq(record->field[1], 5);
+    } else {
+      ck_assert_uint_eq(record->depth, OPGAP_MAX_DEPTH - (n - OP_CASES));
+    }
+    ck_assert_uint_le(record->start_ns, record->end_ns);
+  }
+  ck_assert_uint_eq(ops, 1 + 2 * a_way);
+  forget(trace);
+}
+END_TEST
+
 /* ---- the times of a loss, in each stream's own unit ---- */
 
 static uint64_t *loss_brackets; /* shared: around the first loss of the process's stream, and around its announcement */
@@ -1896,6 +1993,7 @@ int main(void)
   tcase_add_test(tests, fork_child);
   tcase_add_test(tests, written_behind_the_end_of_exec);
   tcase_add_test(tests, ops_and_counters);
+  tcase_add_test(tests, op_ways);
   tcase_add_test(tests, counted_then_failed);
   tcase_add_test(tests, counts_read_meanwhile);
   tcase_add_test(tests, loss_is_counted);
