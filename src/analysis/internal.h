@@ -92,7 +92,7 @@ struct past_call {
   uint16_t event;
   uint8_t depth;
   bool named;
-  bool timed_out; /* it waited for descriptors, none known to be a socket, and none was ready */
+  bool timed_out; /* it waited for descriptors, none was ready, and its process did not use sockets */
 };
 /* An outermost framework op, or a DataLoader's __next__. */
 struct past_op {
@@ -308,6 +308,7 @@ struct process {
   unsigned main_thread;       /* index into threads, UINT32_MAX if none */
   unsigned thread_count;
   bool launcher;
+  bool networks;                           /* it connected, or read, wrote or polled a socket, so far */
   uint64_t made_way_ns;                    /* a launcher's program began then, or its helper ended */
   struct edge_table objects;               /* by address */
   VEC(struct mapped_module) modules;       /* with OPGAP_STACKS=native */

@@ -112,6 +112,7 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
                    uint64_t object, bool named, uint32_t flags)
 {
   struct process *p = &a->processes[t->process];
+  p->networks |= hook->verb == VERB_CONNECT || (flags & NAME_SOCKET && hook->verb != VERB_CLOSE);
   if (hook->flags & OPGAP_EVENT_EDGE && !named)
     add_edge(a, edges_make(&p->objects, object, OBJECT_EDGES), t, r);
   if (flags & NAME_PIPE && hook->verb == VERB_WRITE) {
@@ -127,7 +128,7 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
   struct past_call *past = RING_PUSH(a, &t->calls);
   *past = (struct past_call){
       .start = r->start_ns, .end = r->end_ns, .object = object, .event = r->event, .depth = r->depth, .named = named};
-  past->timed_out = hook->verb == VERB_POLL && r->status == 0 && r->field[1] == 0 && !(flags & NAME_SOCKET);
+  past->timed_out = hook->verb == VERB_POLL && r->status == 0 && r->field[1] == 0 && !p->networks;
   struct edge edge = {0};
   if (!named && hook->flags & OPGAP_EVENT_BLOCKING && object_waker(a, t, past, &edge)) {
     past->waker = edge.thread + 1;
