@@ -51,10 +51,13 @@ static bool write_runs(void *runs, FILE *file)
 static int baseline(const char *const *paths, size_t count, const char *output)
 {
   char error[1024] = "";
+  int code = opgap_check_output(output);
+  if (code != OPGAP_EXIT_DONE)
+    return code;
   struct opgap_runs *runs = opgap_runs_open(paths, count, 0, error, sizeof error);
   if (runs == NULL)
     return opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
-  int code = check(runs);
+  code = check(runs);
   if (code == OPGAP_EXIT_DONE)
     code = opgap_write_file(output, write_runs, runs);
   if (code == OPGAP_EXIT_DONE && strcmp(output, "-") != 0)

@@ -246,6 +246,18 @@ static int write_replaced(const char *path, bool (*write)(void *context, FILE *f
   return error ? error : renamed;
 }
 
+static int cannot_write(const char *path, int error)
+{
+  return opgap_fail(OPGAP_EXIT_USAGE, "cannot write %s: %s", strcmp(path, "-") == 0 ? "the output" : path,
+                    strerror(error));
+}
+
+int opgap_check_output(const char *path)
+{
+  int error = path == NULL || strcmp(path, "-") == 0 ? 0 : replace_check(path);
+  return error == 0 ? OPGAP_EXIT_DONE : cannot_write(path, error);
+}
+
 int opgap_write_file(const char *path, bool (*write)(void *context, FILE *file), void *context)
 {
   struct stat info;
@@ -258,10 +270,7 @@ int opgap_write_file(const char *path, bool (*write)(void *context, FILE *file),
     error = write_named(path, write, context);
   else
     error = write_replaced(path, write, context);
-  if (error == 0)
-    return OPGAP_EXIT_DONE;
-  return opgap_fail(OPGAP_EXIT_USAGE, "cannot write %s: %s", strcmp(path, "-") == 0 ? "the output" : path,
-                    strerror(error));
+  return error == 0 ? OPGAP_EXIT_DONE : cannot_write(path, error);
 }
 
 const char *opgap_printable(const char *text)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "analysis/analysis.h"
@@ -202,6 +203,26 @@ static char *default_path(const struct request *request)
   return path;
 }
 
+/* Before the trace is read. */
+static int check_path(const struct request *request)
+{
+  struct stat status;
+  const char *path = request->path;
+  size_t length = strlen(path);
+  bool exists = stat(path, &status) == 0 && S_ISDIR(status.st_mode), made = length > 1 && path[length - 1] == '/';
+  char *inside = NULL;
+  if (!request->format->into_folder || !(exists || made))
+    return opgap_check_output(path);
+  while (length > 1 && path[length - 1] == '/')
+    length--;
+  if (asprintf(&inside, "%.*s%s%s", (int)length, path, exists ? "/NAME" : "", exists ? request->format->suffix : "") <
+      0)
+    return opgap_fail(OPGAP_EXIT_USAGE, "out of memory");
+  int code = opgap_check_output(inside);
+  free(inside);
+  return code;
+}
+
 static void interrupted(int signal_number)
 {
   replace_abandon();
@@ -219,9 +240,9 @@ static void watch_signals(void)
   signal(SIGXFSZ, SIG_IGN);
 }
 
-static int write_export(struct request *request, const struct opgap_source *source, const struct opgap_summary *summary,
-                        const char *path)
+static int write_export(struct request *request, const struct opgap_source *source, const struct opgap_summary *summary)
 {
+  const char *path = request->path;
   struct opgap_progress progress;
   struct opgap_export_job job = {.source = source,
                                  .summary = summary,
@@ -264,12 +285,10 @@ static bool window_within(const struct request *request, const struct opgap_summ
 
 static int export_trace(struct opgap_trace *trace, struct request *request)
 {
-  char error[1024] = "", *path = request->path ? strdup(request->path) : default_path(request);
+  char error[1024] = "";
   struct opgap_progress progress;
   struct opgap_source source = opgap_source_of_trace(trace, request->trace);
   source.threads = request->analysis.threads;
-  if (path == NULL)
-    return opgap_fail(OPGAP_EXIT_USAGE, "out of memory");
   watch_signals();
   opgap_progress_begin(&progress, "reading the trace");
   request->analysis.progress = opgap_progress_show;
@@ -280,16 +299,15 @@ static int export_trace(struct opgap_trace *trace, struct request *request)
   if (summary == NULL)
     opgap_fail(code, "%s", error);
   else if (window_within(request, summary))
-    code = write_export(request, &source, summary, path);
+    code = write_export(request, &source, summary);
   opgap_summary_free(summary);
-  free(path);
   return code;
 }
 
 int opgap_cmd_export(int argc, char **argv)
 {
   struct request request = {.max_bytes = DEFAULT_MAX_BYTES};
-  char error[1024] = "", *newest = NULL;
+  char error[1024] = "", *newest = NULL, *named = NULL;
   int code = parse(argc, argv, &request);
   if (code >= 0)
     return code;
@@ -299,14 +317,16 @@ int opgap_cmd_export(int argc, char **argv)
     return opgap_fail(OPGAP_EXIT_USAGE,
                       "there is no trace (NAME.opgap) in this folder: give its path, or make one with "
                       "opgap record -- PROGRAM");
-  opgap_trace_recover(request.trace);
-  struct opgap_trace *trace = opgap_trace_open(request.trace, error, sizeof error);
-  if (trace == NULL) {
-    code = opgap_fail(OPGAP_EXIT_USAGE, "%s", error);
-  } else {
-    code = export_trace(trace, &request);
+  if (request.path == NULL)
+    request.path = named = default_path(&request);
+  code = request.path ? check_path(&request) : opgap_fail(OPGAP_EXIT_USAGE, "out of memory");
+  if (code == OPGAP_EXIT_DONE) {
+    opgap_trace_recover(request.trace);
+    struct opgap_trace *trace = opgap_trace_open(request.trace, error, sizeof error);
+    code = trace == NULL ? opgap_fail(OPGAP_EXIT_USAGE, "%s", error) : export_trace(trace, &request);
     opgap_trace_close(trace);
   }
+  free(named);
   free(newest);
   return code;
 }

@@ -388,6 +388,11 @@ static const char *update_command(struct request *request, const char *const *pa
 static int gate(struct request *request, const char *const *paths, size_t count)
 {
   char error[1024] = "";
+  int writable = opgap_check_output(request->svg);
+  if (writable == OPGAP_EXIT_DONE)
+    writable = opgap_check_output(request->output);
+  if (writable != OPGAP_EXIT_DONE)
+    return writable;
   struct opgap_runs *before = opgap_runs_open(&request->baseline, 1, request->threads, error, sizeof error),
                     *now = NULL;
   if (before != NULL)

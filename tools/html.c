@@ -225,6 +225,15 @@ static bool details_within(const struct request *request, const struct opgap_sum
   return true;
 }
 
+/* Before the trace is read. */
+static int check_output(const struct request *request)
+{
+  char *path = output_path(request);
+  int code = opgap_check_output(path);
+  free(path);
+  return code;
+}
+
 static int html(struct opgap_trace *trace, struct request *request)
 {
   char error[1024] = "";
@@ -256,7 +265,7 @@ int opgap_cmd_html(int argc, char **argv)
       code =
           opgap_fail(OPGAP_EXIT_USAGE, "there is no trace (NAME.opgap) in this folder: give its path, or make one with "
                                        "opgap record -- PROGRAM");
-    } else {
+    } else if ((code = check_output(&request)) == OPGAP_EXIT_DONE) {
       opgap_trace_recover(request.trace);
       struct opgap_trace *trace = opgap_trace_open(request.trace, error, sizeof error);
       code = trace == NULL ? opgap_fail(OPGAP_EXIT_USAGE, "%s", error) : html(trace, &request);

@@ -96,6 +96,9 @@ void opgap_progress_end(struct opgap_progress *progress);
  * when it fails by itself; errors of the stream need not be looked for.  Returns OPGAP_EXIT_DONE, or says what failed
  * in one line and returns OPGAP_EXIT_USAGE. */
 int opgap_write_file(const char *path, bool (*write)(void *context, FILE *file), void *context);
+/* Whether that could succeed, before the work for it: OPGAP_EXIT_DONE (for NULL, too), or one line and the exit status.
+ */
+int opgap_check_output(const char *path);
 
 /* Width: COLUMNS where it is a number, else that of the terminal, 0 where the file is none.  Colour of stdout: not in a
  * pipe, not with NO_COLOR, not on a dumb terminal.  UTF-8: by the locale's name in the environment. */

@@ -301,7 +301,9 @@ int opgap_cmd_report(int argc, char **argv)
                         "there is no trace (NAME.opgap) in this folder: give its path, or make one with "
                         "opgap record -- PROGRAM");
   }
-  code = request.by == OPGAP_BY_COUNT ? report(&request) : report_stacks(&request);
+  code = opgap_check_output(request.summary_out);
+  if (code == OPGAP_EXIT_DONE)
+    code = request.by == OPGAP_BY_COUNT ? report(&request) : report_stacks(&request);
   free(newest);
   return code;
 }

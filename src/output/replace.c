@@ -16,6 +16,30 @@ static char *target_of(const char *path)
   return target ? target : strdup(path);
 }
 
+int replace_check(const char *path)
+{
+  struct stat status;
+  bool exists = stat(path, &status) == 0;
+  if (exists && S_ISDIR(status.st_mode))
+    return EISDIR;
+  if (exists && !S_ISREG(status.st_mode))
+    return access(path, W_OK) == 0 ? 0 : errno;
+  char *target = target_of(path), *slash = target ? strrchr(target, '/') : NULL;
+  if (target == NULL)
+    return ENOMEM;
+  const char *folder = slash == NULL ? "." : slash == target ? "/" : target;
+  if (folder == target)
+    *slash = '\0';
+  int error = stat(folder, &status) != 0           ? errno
+              : !S_ISDIR(status.st_mode)           ? ENOTDIR
+              : access(folder, W_OK | X_OK) != 0   ? errno
+              : slash != NULL && slash[1] == '\0'  ? EISDIR
+              : target[0] == '\0' && slash == NULL ? ENOENT
+                                                   : 0;
+  free(target);
+  return error;
+}
+
 char *replace_begin(const char *path)
 {
   char *temporary, *target;

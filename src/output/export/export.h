@@ -36,7 +36,8 @@ struct opgap_export_job {
 struct opgap_export_format {
   const char *name, *suffix, *what;
   bool (*write)(struct opgap_export_job *job);
-  bool to_stdout; /* can be written to a pipe */
+  bool to_stdout;   /* can be written to a pipe */
+  bool into_folder; /* a path may be that of a folder, which is made where it ends with a slash */
 };
 
 extern const struct opgap_export_format opgap_export_formats[];

@@ -6,13 +6,14 @@
 #include <string.h>
 
 const struct opgap_export_format opgap_export_formats[] = {
-    {"kineto", ".pt.trace.json.gz", "torch.profiler's JSON: HTA, TensorBoard, Perfetto", export_kineto, true},
-    {"perfetto", ".pftrace", "Perfetto's protobuf: all processes, overlaps, flows, counters", export_perfetto, true},
-    {"chrome", ".json.gz", "chrome://tracing's JSON: all processes", export_chrome, true},
-    {"speedscope", ".speedscope.json", "flame charts of each thread for speedscope", export_speedscope, true},
-    {"collapsed", ".folded", "collapsed stacks for any flame graph tool", export_collapsed, true},
-    {"csv", ".csv", "a table of all spans", export_csv, true},
-    {"sqlite", ".sqlite", "a database: all spans, the report's tables, views", export_sqlite, false},
+    {"kineto", ".pt.trace.json.gz", "torch.profiler's JSON: HTA, TensorBoard, Perfetto", export_kineto, true, true},
+    {"perfetto", ".pftrace", "Perfetto's protobuf: all processes, overlaps, flows, counters", export_perfetto, true,
+     false},
+    {"chrome", ".json.gz", "chrome://tracing's JSON: all processes", export_chrome, true, false},
+    {"speedscope", ".speedscope.json", "flame charts of each thread for speedscope", export_speedscope, true, false},
+    {"collapsed", ".folded", "collapsed stacks for any flame graph tool", export_collapsed, true, false},
+    {"csv", ".csv", "a table of all spans", export_csv, true, false},
+    {"sqlite", ".sqlite", "a database: all spans, the report's tables, views", export_sqlite, false, false},
 };
 const size_t opgap_export_format_count = sizeof opgap_export_formats / sizeof *opgap_export_formats;
 
