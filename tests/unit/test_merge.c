@@ -131,7 +131,7 @@ static void merge_all(unsigned threads, struct seen *seen)
   struct merge *merge = merge_begin(&source, inputs, stream_count, threads);
   for (size_t count; (count = merge_next(merge, &input, &records)) > 0;)
     for (size_t i = 0; i < count; i++) {
-      ck_assert_uint_eq(records[i].event, input);
+      EACH_ASSERT_UINT(records[i].event, ==, input);
       *VEC_PUSH(&seen->records) = records[i];
     }
   merge_end(merge);
@@ -162,11 +162,11 @@ static void check_order(const struct seen *seen)
   struct key last = {0};
   for (size_t i = 0; i < seen->records.count; i++) {
     const struct opgap_record *r = &seen->records.at[i];
-    ck_assert_uint_eq(r->status, next[r->event]++);
+    EACH_ASSERT_UINT(r->status, ==, next[r->event]++);
     if (r->end_ns > latest[r->event])
       latest[r->event] = r->end_ns;
     struct key key = {group_count > 1 ? latest[r->event] / MERGE_SLICE_NS : 0, group_of(r->event), latest[r->event]};
-    ck_assert(!before(key, last));
+    EACH_ASSERT(!before(key, last));
     last = key;
   }
   for (size_t i = 0; i < stream_count; i++) {
@@ -186,9 +186,9 @@ static void check_both(struct wanted wanted)
   ck_assert_uint_eq(one.records.count, two.records.count);
   ck_assert_uint_eq(one.reads.count, two.reads.count);
   for (size_t i = 0; i < one.records.count; i++)
-    ck_assert_mem_eq(&one.records.at[i], &two.records.at[i], sizeof one.records.at[i]);
+    EACH_ASSERT(memcmp(&one.records.at[i], &two.records.at[i], sizeof one.records.at[i]) == 0);
   for (size_t i = 0; i < one.reads.count; i++)
-    ck_assert_uint_eq(one.reads.at[i], two.reads.at[i]);
+    EACH_ASSERT_UINT(one.reads.at[i], ==, two.reads.at[i]);
   VEC_FREE(&one.records);
   VEC_FREE(&one.reads);
   VEC_FREE(&two.records);

@@ -46,10 +46,9 @@ START_TEST(test_two_threads)
   for (uint64_t id = 1; id < IDS; id++) {
     size_t length;
     const char *name = opgap_trace_name(&trace, 0, id, &length);
-    ck_assert_ptr_eq(adders[0].seen[id], name);
-    ck_assert_ptr_eq(adders[1].seen[id], name);
-    ck_assert_uint_eq(length, strlen(name));
-    ck_assert(strcmp(name, adders[0].bytes) == 0 || strcmp(name, adders[1].bytes) == 0);
+    EACH_ASSERT(adders[0].seen[id] == name && adders[1].seen[id] == name);
+    EACH_ASSERT_UINT(length, ==, strlen(name));
+    EACH_ASSERT(strcmp(name, adders[0].bytes) == 0 || strcmp(name, adders[1].bytes) == 0);
   }
   pthread_barrier_destroy(&together);
   process_free(process);

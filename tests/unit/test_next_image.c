@@ -11,6 +11,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "hooks/next_image.h"
 #include "record/session.h"
 #include "suite.h"
@@ -29,7 +30,7 @@ static bool is_own(const char *entry, size_t length)
   return length == sizeof own - 1 && memcmp(entry, own, length) == 0;
 }
 
-static char folder[64], path[128], program[64 * 1024];
+static char path[128], program[64 * 1024];
 static size_t program_bytes;
 
 /* An ELF program: headers, and what a test changes in them.  It is never executed. */
@@ -54,8 +55,7 @@ static void set_interpreter(const char *loader)
 
 static void set_up(void)
 {
-  strcpy(folder, "/tmp/opgap-test-XXXXXX");
-  ck_assert_ptr_nonnull(mkdtemp(folder));
+  make_folder();
   ck_assert_int_eq(chdir(folder), 0);
   snprintf(path, sizeof path, "%s/program", folder);
   memset(program, 0, sizeof program);
@@ -74,13 +74,6 @@ static void set_up(void)
   interpreter = program + parts[1].p_offset;
   set_interpreter(LOADER);
   program_bytes = 4096;
-}
-
-static void tear_down(void)
-{
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf %s", folder);
-  ck_assert_int_eq(system(command), 0);
 }
 
 static void put_file(const char *where, const char *bytes, size_t size)
@@ -274,7 +267,7 @@ int main(void)
 {
   Suite *suite = suite_create("next image");
   TCase *tests = new_case("conditions");
-  tcase_add_checked_fixture(tests, set_up, tear_down);
+  tcase_add_checked_fixture(tests, set_up, remove_folder);
   tcase_add_test(tests, usual_program);
   tcase_add_test(tests, environment);
   tcase_add_test(tests, privileges);

@@ -9,12 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "format/drain.h"
 #include "format/reader.h"
 #include "format/recover.h"
@@ -69,23 +71,15 @@ static const uint16_t counters[] = {EV_COUNTED, EV_COUNTED_TOO, EV_FREED};
 
 #define CPU_SKEW_NS 1000u /* the counters of two CPUs may differ a little when a thread moves */
 
-static char folder[64];
 static char error[512];
 
-static void make_folder(void)
+/* The folder of a trace, which is told to its first process. */
+static void make_trace_folder(void)
 {
-  strcpy(folder, "/tmp/opgap-test-XXXXXX");
-  ck_assert_ptr_nonnull(mkdtemp(folder));
   char session[sizeof folder + 1];
+  make_folder();
   snprintf(session, sizeof session, "%s/", folder); /* the slash: the trace's first process, so it begins at once */
   setenv("OPGAP_SESSION", session, 1);
-}
-
-static void remove_folder(void)
-{
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf %s", folder);
-  ck_assert_int_eq(system(command), 0);
 }
 
 static const struct opgap_event *hook_events(unsigned *count)
@@ -146,11 +140,11 @@ static uint64_t check_calls(const struct opgap_trace *trace, unsigned process, u
   while ((record = opgap_cursor_next(cursor)) != NULL) {
     if (record->event != EV_CALL)
       continue;
-    ck_assert_uint_eq(record->field[0], count);
-    ck_assert_uint_eq(record->field[1], count * 3);
-    ck_assert_uint_eq(record->status, count % 7);
-    ck_assert_uint_le(record->start_ns, record->end_ns);
-    ck_assert_uint_ge(record->end_ns + CPU_SKEW_NS, last_end);
+    EACH_ASSERT_UINT(record->field[0], ==, count);
+    EACH_ASSERT_UINT(record->field[1], ==, count * 3);
+    EACH_ASSERT_UINT(record->status, ==, count % 7);
+    EACH_ASSERT_UINT(record->start_ns, <=, record->end_ns);
+    EACH_ASSERT_UINT(record->end_ns + CPU_SKEW_NS, >=, last_end);
     last_end = record->end_ns;
     count++;
   }
@@ -168,7 +162,7 @@ static struct opgap_trace *open_trace(void)
 /* Of one child in a folder of its own. */
 static struct opgap_trace *trace_of(void (*body)(void), int exit_status)
 {
-  make_folder();
+  make_trace_folder();
   run_to_end(body, exit_status);
   return open_trace();
 }
@@ -338,7 +332,7 @@ static void body_budget(void)
 
 START_TEST(budget_of_lines)
 {
-  make_folder();
+  make_trace_folder();
   run_to_end(body_budget, 0);
   remove_folder();
 }
@@ -441,7 +435,7 @@ static void check_killed(void)
 
 START_TEST(killed)
 {
-  make_folder();
+  make_trace_folder();
   ck_assert_int_eq(WTERMSIG(run_child(body_killed)), SIGKILL);
   check_killed(); /* from the ring, read in memory */
   ck_assert_int_eq(opgap_trace_recover(folder), 1);
@@ -484,7 +478,7 @@ static void body_threads(void)
 START_TEST(killed_at_random)
 {
   for (int round = 0; round < 20; round++) {
-    make_folder();
+    make_trace_folder();
     int pipe_fd[2], status;
     ck_assert_int_eq(pipe(pipe_fd), 0);
     pid_t pid = fork();
@@ -629,7 +623,7 @@ static struct counted count_all(const struct opgap_trace *trace)
 START_TEST(guest_killed_at_random)
 {
   for (unsigned round = 0; round < 100; round++) {
-    make_folder();
+    make_trace_folder();
     uint64_t stop_after = 1 + round * 37 % 90, said[2] = {0}, last = 0;
     guest_begins = round % 3 == 0 ? UINT64_MAX : round * 17 % 61; /* never; 0: at once */
     ck_assert_int_eq(pipe(told), 0);
@@ -703,9 +697,10 @@ static void body_guest_stays(void)
 
 START_TEST(guest_outlives_its_parent)
 {
+  ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0); /* no waiting for init to take the guest */
   for (const char *fate = "ken"; *fate; fate++) {
     guest_fate = *fate;
-    make_folder();
+    make_trace_folder();
     ck_assert(pipe(told) == 0 && pipe(killed_when) == 0);
     ck_assert_int_eq(run_child(body_guest_stays), 0);
     pid_t guest = 0;
@@ -717,8 +712,9 @@ START_TEST(guest_outlives_its_parent)
     else
       ck_assert_int_eq(write(killed_when[1], "e", 1), 1);
     ck_assert_int_eq(read(told[0], &guest, sizeof guest), 0); /* it has gone */
-    while (kill(guest, 0) == 0)
-      usleep(1000); /* init, or who has its part, takes it */
+    int status;
+    ck_assert_int_eq(waitpid(guest, &status, 0), guest);
+    ck_assert_int_eq(WIFSIGNALED(status), *fate == 'k');
     ck_assert_int_eq(opgap_trace_recover(folder), *fate == 'k' ? 1 : 0);
     struct opgap_trace *trace = open_trace();
     ck_assert_uint_eq(opgap_trace_process_count(trace), *fate == 'e' ? 2 : 1);
@@ -777,7 +773,7 @@ static void body_guest_comes_late(void)
 
 START_TEST(guest_comes_while_its_parent_ends)
 {
-  make_folder();
+  make_trace_folder();
   ck_assert(pipe(told) == 0 && pipe(killed_when) == 0);
   ck_assert_int_eq(run_child(body_guest_comes_late), 0);
   opgap_trace_recover(folder);
@@ -844,7 +840,7 @@ START_TEST(guest_outlives_its_parents_program)
 {
   for (const char *fate = "bek"; *fate; fate++) {
     guest_fate = *fate;
-    make_folder();
+    make_trace_folder();
     ck_assert(pipe(told) == 0 && pipe(killed_when) == 0);
     int status = run_child(body_guest_stays_over_exec);
     ck_assert(WIFEXITED(status));
@@ -927,7 +923,7 @@ static bool host_has_guest(void)
 static bool killed_at_call(unsigned fate, int *status)
 {
   host_fate = fate;
-  make_folder();
+  make_trace_folder();
   *status = run_child(body_guest_killed_at_stop);
   if (WIFEXITED(*status) && WEXITSTATUS(*status) != STOP_KILLED)
     return false;
@@ -1154,7 +1150,7 @@ START_TEST(counts_read_meanwhile)
   for (const struct opgap_record *record; (record = next_record(&all)) != NULL;) {
     if (record->event != OPGAP_EV_COUNTER || record->status != EV_COUNTED)
       continue;
-    ck_assert_uint_ge(record->field[0], calls);
+    EACH_ASSERT_UINT(record->field[0], >=, calls);
     calls = record->field[0];
     bytes = record->field[1];
     failed = record->field[2];
@@ -1255,7 +1251,7 @@ static void body_killed_with_losses(void)
 
 START_TEST(losses_of_the_killed_have_reasons)
 {
-  make_folder();
+  make_trace_folder();
   int status = run_child(body_killed_with_losses);
   ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
   struct opgap_trace *trace = open_trace();
@@ -1551,13 +1547,13 @@ START_TEST(short_records)
     if (record->event < OPGAP_FIRST_HOOK)
       continue;
     const struct short_case *one = &short_cases[count % SHORT_CASES];
-    ck_assert_uint_eq(record->event, one->event);
-    ck_assert_uint_eq(record->field[0], one->object);
-    ck_assert_uint_eq(record->field[1], one->value);
-    ck_assert_uint_eq(record->status, 0);
-    ck_assert_uint_eq(record->depth, count / SHORT_CASES % 200);
-    ck_assert_uint_eq(record->start_ns, record->end_ns);
-    ck_assert_uint_ge(record->end_ns + CPU_SKEW_NS, last);
+    EACH_ASSERT_UINT(record->event, ==, one->event);
+    EACH_ASSERT_UINT(record->field[0], ==, one->object);
+    EACH_ASSERT_UINT(record->field[1], ==, one->value);
+    EACH_ASSERT_UINT(record->status, ==, 0);
+    EACH_ASSERT_UINT(record->depth, ==, count / SHORT_CASES % 200);
+    EACH_ASSERT_UINT(record->start_ns, ==, record->end_ns);
+    EACH_ASSERT_UINT(record->end_ns + CPU_SKEW_NS, >=, last);
     last = record->end_ns;
     count++;
   }
@@ -1877,7 +1873,7 @@ static uint64_t first_call(const struct opgap_trace *trace, uint64_t end)
       continue;
     if (first == UINT64_MAX)
       first = next = record->field[0];
-    ck_assert_uint_eq(record->field[0], next);
+    EACH_ASSERT_UINT(record->field[0], ==, next);
     next++;
   }
   opgap_cursor_close(cursor);
@@ -1887,7 +1883,7 @@ static uint64_t first_call(const struct opgap_trace *trace, uint64_t end)
 
 START_TEST(followed)
 {
-  make_folder();
+  make_trace_folder();
   ck_assert(pipe(go) == 0 && pipe(done) == 0);
   pid_t pid = fork();
   if (pid == 0)
