@@ -313,6 +313,10 @@ def sizes(trace):
     return {name: os.path.getsize(os.path.join(trace, name)) for name in os.listdir(trace)}
 
 
+def older_parts(trace):
+    return sum(name.endswith(".opgt.older") for name in os.listdir(trace))
+
+
 def first_and_last(trace, event):
     lines = [line for _, line in records(trace, "counter") if f"status={event} " in line]
     return [int(re.search(r"calls=(\d+)", line).group(1)) for line in (lines[0], lines[-1])]
@@ -334,7 +338,7 @@ def recorder(folder):
     job.program.wait(timeout=30)
     report = json.loads(opgap("report", "--format", "json", job.trace)[0])
     assert report["trace"]["complete"] is True and report["trace"]["lost_records"] == 0, report["trace"]
-    assert len(sizes(job.trace)) == 2 and sum(n.endswith(".opgt.older") for n in sizes(job.trace)) == 1
+    assert len(sizes(job.trace)) == 2 and older_parts(job.trace) == 1
     kept = report["trace"]["duration_ns"] / 1e9
     assert keep <= kept < 4 * keep, kept  # 2 * keep, and the time that a busy machine takes to drain
     notice = [n for n in report["trace"]["notices"] if n.startswith("flight recorder: only the last ")]
@@ -392,15 +396,20 @@ def recorder_snapshot(folder):
     """A snapshot keeps both parts of what the job soon forgets."""
     job = Job(folder, OPGAP_KEEP="0.2")
     job.tell("t")
-    for _ in range(10):
+    pid, deadline = job.program.pid, time.monotonic() + 30
+    while True:
         job.tell("r 3000")
+        stop(pid)
+        if older_parts(job.trace) == 1 and not any(name.endswith(".new") for name in os.listdir(job.trace)):
+            break  # with two parts, and not while the next one is begun
+        assert time.monotonic() < deadline, "no part was begun"
+        os.kill(pid, signal.SIGCONT)
         time.sleep(0.05)
-    stop(job.program.pid)
     copy = opgap("snapshot", job.trace)[0].rstrip("\n").split(" copied to ")[1]
-    assert sum(name.endswith(".opgt.older") for name in sizes(copy)) == 1, sizes(copy)
+    assert older_parts(copy) == 1, sizes(copy)
     copied, here = (len(records(trace, "read")) for trace in (copy, job.trace))
     assert 0 < copied == here, (copied, here)
-    os.kill(job.program.pid, signal.SIGCONT)
+    os.kill(pid, signal.SIGCONT)
     job.end()
 
 
