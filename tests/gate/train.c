@@ -6,7 +6,6 @@
  *   GATE_READS=N     reads of 100 bytes more a step, in "load"
  *   GATE_RANGES=N    calls of "forward" more a step
  *   GATE_RARE=N      one read more in every Nth step
- *   GATE_ODD=P       "backward" takes P % of the whole step's work more in every second step
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -56,7 +55,6 @@ int main(int argc, char **argv)
 {
   long steps = setting("GATE_STEPS", 60), slow = setting("GATE_SLOW", 0), allocs = setting("GATE_ALLOCS", 0);
   long reads = setting("GATE_READS", 0), ranges = setting("GATE_RANGES", 0), rare = setting("GATE_RARE", 0);
-  long odd = setting("GATE_ODD", 0);
   uint64_t state = 1;
   const char *data = argc > 1 ? argv[1] : argv[0];
   for (long step = 0; step < steps; step++) {
@@ -70,7 +68,7 @@ int main(int argc, char **argv)
       opgap_range_pop();
     }
     opgap_range_push("backward");
-    state = work(state, STEP_WORK / 3 * 2 + STEP_WORK * (unsigned long)(slow + step % 2 * odd) / 100);
+    state = work(state, STEP_WORK / 3 * 2 + STEP_WORK * (unsigned long)slow / 100);
     opgap_range_pop();
     opgap_step();
   }
