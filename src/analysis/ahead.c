@@ -155,10 +155,9 @@ struct ahead *ahead_begin(ahead_source *next, void *context, unsigned threads)
   return a;
 }
 
-size_t ahead_next(struct ahead *a, size_t *input, const struct opgap_record **records)
+static __attribute__((noinline)) size_t next_of_queue(struct ahead *a, size_t *input,
+                                                      const struct opgap_record **records)
 {
-  if (!a->threaded)
-    return a->next(a->context, input, records);
   if (a->current == NULL || a->next_run == a->current->run_count) {
     a->current = take_batch(a);
     a->next_run = a->next_record = 0;
@@ -170,6 +169,11 @@ size_t ahead_next(struct ahead *a, size_t *input, const struct opgap_record **re
   *records = &a->current->records[a->next_record];
   a->next_record += run->count;
   return run->count;
+}
+
+size_t ahead_next(struct ahead *a, size_t *input, const struct opgap_record **records)
+{
+  return a->threaded ? next_of_queue(a, input, records) : a->next(a->context, input, records);
 }
 
 void ahead_end(struct ahead *a)

@@ -168,11 +168,24 @@ static void add_hook(struct analysis *a, struct thread *t, const struct hook *ho
 
 #define USER_SCOPE 7u /* at::RecordScope: record_function, Optimizer.step, enumerate(DataLoader) */
 
-static void add_op(struct analysis *a, struct thread *t, const struct opgap_record *r)
+/* What few ops are: a part of a collective, or a DataLoader's __next__. */
+static __attribute__((noinline, cold)) void add_marked_op(struct analysis *a, struct thread *t, uint32_t name,
+                                                          uint32_t flags, const struct opgap_record *r)
 {
-  struct process *p = &a->processes[t->process];
-  const struct name_cache *cached = analysis_name(a, t->process, r->field[0]);
+  if (flags & NAME_COMM)
+    ranks_collective(a, t->process, name, false, r->start_ns, r->end_ns);
+  if (flags & NAME_NEXT) {
+    over_time_next(a, t, r->start_ns, r->end_ns);
+    files_next(a, t, r);
+    gaps_next(a, t, r, name);
+  }
+}
+
+static void add_op(struct analysis *a, struct process *p, struct thread *t, const struct opgap_record *r)
+{
+  struct name_cache *cached = analysis_name(a, t->process, r->field[0]);
   uint32_t name = cached->gid - 1, flags = cached->flags;
+  uint32_t row = a->steps_only ? 0 : ops_row_of(a, t->process, r->event == OPGAP_EV_RANGE, cached);
   bool framework = r->event == OPGAP_EV_OP && r->status != USER_SCOPE;
   p->ops++;
   if (t->first_op_ns == 0) {
@@ -181,20 +194,15 @@ static void add_op(struct analysis *a, struct thread *t, const struct opgap_reco
     if (t->first_poll_ns == 0) /* of a worker that is never seen to ask for an index: start-up ends here */
       t->waits_before_poll = t->waits;
   }
-  memory_op(a, t, r, name);
-  steps_op(a, t, name, flags, framework, r);
+  memory_op(a, p, t, r, name);
+  steps_op(a, p, t, name, flags, framework, r);
   if (a->steps_only)
     return;
-  ops_add(a, t, r);
+  ops_add(a, t, row, r);
   timeline_op(a, t, name, flags, framework, r);
   breakdown_op(a, t, flags, framework, r);
-  if (flags & NAME_COMM)
-    ranks_collective(a, t->process, name, false, r->start_ns, r->end_ns);
-  if (flags & NAME_NEXT) {
-    over_time_next(a, t, r->start_ns, r->end_ns);
-    files_next(a, t, r);
-    gaps_next(a, t, r, name);
-  }
+  if (flags & (NAME_COMM | NAME_NEXT))
+    add_marked_op(a, t, name, flags, r);
 }
 
 static void add_child(struct analysis *a, struct thread *t, const struct opgap_record *r)
@@ -322,26 +330,10 @@ static void add_module(struct analysis *a, struct thread *t, const struct opgap_
   locks_module(a, t->process, r);
 }
 
-static inline void add_record(struct analysis *a, struct thread *t, const struct opgap_record *r)
+/* All but ops, ranges and hooked calls. */
+static __attribute__((noinline)) void add_other(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
-  struct process *p = &a->processes[t->process];
-  a->now = t->last_ns = r->end_ns;
-  if (r->event == OPGAP_EV_OP) { /* most are */
-    p->last_ns = r->end_ns;
-    add_op(a, t, r);
-    return;
-  }
-  if (r->event != OPGAP_EV_COUNTER && r->event != OPGAP_EV_OPEN_OP && r->event != OPGAP_EV_OPEN_CALL)
-    p->last_ns = r->end_ns;
-  if (r->event < OPGAP_MAX_EVENTS && p->hooks[r->event].name != 0) {
-    if (!a->steps_only)
-      add_hook(a, t, &p->hooks[r->event], r);
-    return;
-  }
   switch (r->event) {
-  case OPGAP_EV_RANGE:
-    add_op(a, t, r);
-    break;
   case OPGAP_EV_FREE_RANGE:
     if (!a->steps_only)
       ops_add_free(a, t, r);
@@ -363,6 +355,24 @@ static inline void add_record(struct analysis *a, struct thread *t, const struct
     if (!a->steps_only)
       add_life(a, t, r);
   }
+}
+
+static inline void add_record(struct analysis *a, struct process *p, struct thread *t, const struct opgap_record *r)
+{
+  a->now = t->last_ns = r->end_ns;
+  if (r->event == OPGAP_EV_OP || r->event == OPGAP_EV_RANGE) { /* most are */
+    p->last_ns = r->end_ns;
+    add_op(a, p, t, r);
+    return;
+  }
+  if (r->event != OPGAP_EV_COUNTER && r->event != OPGAP_EV_OPEN_OP && r->event != OPGAP_EV_OPEN_CALL)
+    p->last_ns = r->end_ns;
+  if (r->event < OPGAP_MAX_EVENTS && p->hooks[r->event].name != 0) {
+    if (!a->steps_only)
+      add_hook(a, t, &p->hooks[r->event], r);
+    return;
+  }
+  add_other(a, t, r);
 }
 
 /* ---- reading ---- */
@@ -404,9 +414,10 @@ static void read_records(struct analysis *a)
   }
   struct merge *merge = merge_begin(a->source, inputs, input_count, opgap_threads_for(a->options.threads, a->total));
   const struct opgap_record *records;
-  uint64_t next_settle = 0, next_progress = 0;
+  uint64_t next_settle = a->steps_only ? UINT64_MAX : 0, next_progress = 0;
   for (size_t count; (count = merge_next(merge, &input, &records)) > 0; a->done += count) {
     struct thread *t = threads[input];
+    struct process *p = &a->processes[t->process];
     if (a->options.progress != NULL && a->done >= next_progress) {
       next_progress = a->done + PROGRESS_EVERY;
       a->options.progress(a->options.progress_context, a->done, a->total);
@@ -414,11 +425,11 @@ static void read_records(struct analysis *a)
     for (size_t i = 0; i < count; i++) {
       if (records[i].end_ns > t->latest_end_ns)
         t->latest_end_ns = records[i].end_ns;
-      if (!a->steps_only && t->latest_end_ns >= next_settle) {
+      if (t->latest_end_ns >= next_settle) {
         a->now = t->latest_end_ns;
         settle(a, &next_settle);
       }
-      add_record(a, t, &records[i]);
+      add_record(a, p, t, &records[i]);
     }
   }
   merge_end(merge);
@@ -467,7 +478,8 @@ static void open_threads(struct analysis *a)
       t->used = info->kind != OPGAP_STREAM_GPU;
       t->name = analysis_string(a, info->name ? info->name : "");
       t->main = info->kind == OPGAP_STREAM_THREAD && info->tid == p->info->pid;
-      if (t->main && p->main_thread == UINT32_MAX)
+      t->watched = t->main && p->main_thread == UINT32_MAX;
+      if (t->watched)
         p->main_thread = next;
       p->thread_count += info->kind == OPGAP_STREAM_THREAD;
       if (info->kind == OPGAP_STREAM_THREAD)

@@ -151,7 +151,7 @@ static void add(struct analysis *a, unsigned process, enum opgap_class class_, u
 
 void breakdown_op(struct analysis *a, struct thread *t, uint32_t flags, bool framework, const struct opgap_record *r)
 {
-  if (a->processes[t->process].main_thread != (unsigned)(t - a->threads))
+  if (!t->watched)
     return;
   if (!framework && !(flags & (NAME_COMM | NAME_NEXT | NAME_STEP)))
     return;
@@ -164,7 +164,7 @@ void breakdown_op(struct analysis *a, struct thread *t, uint32_t flags, bool fra
 
 void breakdown_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r)
 {
-  if (hook->verb == VERB_CUDA && a->processes[t->process].main_thread == (unsigned)(t - a->threads))
+  if (hook->verb == VERB_CUDA && t->watched)
     breakdown_cuda_call(a, t->process, hook->name, r->start_ns, r->end_ns);
 }
 

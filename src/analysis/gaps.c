@@ -30,11 +30,6 @@ const char *opgap_cause_name(enum opgap_cause cause)
   return names[cause];
 }
 
-static bool watched(const struct analysis *a, const struct thread *t)
-{
-  return a->processes[t->process].main_thread == (unsigned)(t - a->threads);
-}
-
 /* CPython asks for the GIL by a timed wait of 5 ms on a condition variable, over and over. */
 static void notice_gil(struct process *p, const struct hook *hook, const struct opgap_record *r)
 {
@@ -86,7 +81,7 @@ void gaps_call(struct analysis *a, struct thread *t, const struct hook *hook, co
   struct process *p = &a->processes[t->process];
   uint64_t ns = r->end_ns - r->start_ns;
   notice_gil(p, hook, r);
-  if (!watched(a, t))
+  if (!t->watched)
     return;
   t->blocked_ns += ns - inside_ns;
   if (!analysis_in_window(a, r->end_ns))
@@ -347,12 +342,12 @@ void gaps_next(struct analysis *a, struct thread *t, const struct opgap_record *
   bool multi = analysis_name_flags(a, name) & NAME_MULTI;
   uint32_t pipe = mark_pipes(a, t, r->start_ns, r->end_ns);
   struct wait_span span = {0};
-  if (multi && watched(a, t)) {
+  if (multi && t->watched) {
     span = waits_inside(a, t, r->start_ns, r->end_ns);
     bool waited = span.sum >= a->options.thread_min_gap_ns;
     loader_fetch(a, t, r, pipe, waited ? span.end - span.start : 0);
   }
-  if (!watched(a, t) || !analysis_in_window(a, r->end_ns))
+  if (!t->watched || !analysis_in_window(a, r->end_ns))
     return;
   if (!multi) {
     for (size_t i = 0; i < a->pending.count; i++) {

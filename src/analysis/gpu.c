@@ -282,12 +282,13 @@ static struct launch_queue *queue_of_thread(struct gpu_state *g, const struct th
   return q != NULL ? q : queue_of(g, t->process, (uint32_t)t->pthread, false);
 }
 
-void gpu_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint64_t *self_ns, uint64_t *total_ns)
+struct gpu_time gpu_op(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
+  struct gpu_time sum = {0};
   struct gpu_state *g = a->gpu;
   struct launch_queue *q = queue_of_thread(g, t);
   if (q == NULL)
-    return;
+    return sum;
   while (q->first < q->v.count && !launch_kept(g, q->v.at[q->first]))
     q->first++;
   size_t low = q->first, high = q->v.count;
@@ -302,9 +303,9 @@ void gpu_op(struct analysis *a, struct thread *t, const struct opgap_record *r, 
     struct launch *l = launch_at(g, q->v.at[low]);
     if (l->start > r->end_ns)
       break;
-    *total_ns += l->gpu_ns;
+    sum.total_ns += l->gpu_ns;
     if (!l->taken) {
-      *self_ns += l->gpu_ns;
+      sum.self_ns += l->gpu_ns;
       l->op = analysis_gid(a, t->process, r->field[0]);
     }
     if (l->source == 0 && r->field[5] != 0) /* inner ops end first */
@@ -313,6 +314,7 @@ void gpu_op(struct analysis *a, struct thread *t, const struct opgap_record *r, 
   }
   if (r->depth == 0) /* no later op can contain these */
     q->first = low;
+  return sum;
 }
 
 uint64_t gpu_launched(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)

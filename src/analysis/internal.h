@@ -156,6 +156,7 @@ struct thread {
   int32_t tid;
   uint32_t name; /* gid */
   bool main, used;
+  bool watched;                      /* it is its process's main_thread */
   uint64_t pthread, born_ns, end_ns; /* end_ns: 0 while it lives */
   uint64_t last_ns;                  /* end of its last record */
   uint64_t latest_end_ns;            /* of its records so far; damage may bring times out of order */
@@ -615,7 +616,9 @@ enum verb hooks_verb(const struct opgap_event *event);
 void hooks_classify(struct analysis *a, unsigned process);
 
 /* ops.c */
-void ops_add(struct analysis *a, struct thread *t, const struct opgap_record *r);
+/* Index + 1 of the row of an op or range with this name of a process. */
+uint32_t ops_row_of(struct analysis *a, unsigned process, bool range, struct name_cache *name);
+void ops_add(struct analysis *a, struct thread *t, uint32_t row, const struct opgap_record *r);
 void ops_add_free(struct analysis *a, struct thread *t, const struct opgap_record *r);
 void ops_add_blocked(struct thread *t, unsigned depth, uint64_t ns);
 struct op_row *ops_row(struct analysis *a, unsigned process, enum opgap_op_kind kind, uint32_t name);
@@ -677,9 +680,9 @@ void memory_blocks_of(struct analysis *a, struct thread *t, const struct opgap_r
 /* The stack of what thread t has just recorded. */
 void memory_stack(struct analysis *a, struct thread *t, const struct opgap_record *r);
 /* An op has ended; before steps_op. */
-static inline void memory_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name)
+static inline void memory_op(struct analysis *a, struct process *p, struct thread *t, const struct opgap_record *r,
+                             uint32_t name)
 {
-  struct process *p = &a->processes[t->process];
   if (!p->alloc_events && r->depth == 0) {
     p->churn.count += r->field[2];
     p->churn.bytes += r->field[3];
@@ -698,10 +701,10 @@ void memory_finish(struct analysis *a);
 void steps_open(struct analysis *a, unsigned process);
 void steps_marking_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, bool framework,
                       const struct opgap_record *r);
-static inline void steps_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, bool framework,
-                            const struct opgap_record *r)
+static inline void steps_op(struct analysis *a, const struct process *p, struct thread *t, uint32_t name,
+                            uint32_t flags, bool framework, const struct opgap_record *r)
 {
-  uint64_t first = a->processes[t->process].first_op_ns;
+  uint64_t first = p->first_op_ns;
   if (flags != 0 || r->depth == 0 || first == 0 || r->start_ns < first) /* most ops are none of it */
     steps_marking_op(a, t, name, flags, framework, r);
 }
@@ -816,7 +819,10 @@ void gpu_advance(struct analysis *a, uint64_t now); /* now = UINT64_MAX: to the 
 /* A record of a built-in GPU event, from any stream. */
 void gpu_record(struct analysis *a, unsigned process, const struct opgap_record *r);
 /* Only with launches.  GPU time of what thread t launched in an op: its own (not yet taken by an op inside) and all. */
-void gpu_op(struct analysis *a, struct thread *t, const struct opgap_record *r, uint64_t *self_ns, uint64_t *total_ns);
+struct gpu_time {
+  uint64_t self_ns, total_ns;
+};
+struct gpu_time gpu_op(struct analysis *a, struct thread *t, const struct opgap_record *r);
 /* GPU time of what thread t launched in an interval. */
 uint64_t gpu_launched(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end);
 void gpu_finish(struct analysis *a);
@@ -882,8 +888,23 @@ void flame_finish(struct analysis *a);
 void flame_close(struct analysis *a);
 
 /* intervals.c */
-void intervals_append(struct intervals *iv, uint64_t start, uint64_t end); /* end not before the last end */
-size_t intervals_from(const struct intervals *iv, uint64_t time);          /* index of the first that ends later */
+static inline void intervals_append(struct intervals *iv, uint64_t start,
+                                    uint64_t end) /* end not before the last end */
+{
+  size_t count = iv->v.count;
+  for (; count > iv->first && iv->v.at[count - 1].end >= start; count--) {
+    const struct interval *last = &iv->v.at[count - 1];
+    if (last->start < start)
+      start = last->start;
+    if (last->end > end)
+      end = last->end;
+  }
+  iv->v.count = count;
+  VEC_ROOM(&iv->v);
+  iv->v.at[count] = (struct interval){start, end};
+  iv->v.count = count + 1;
+}
+size_t intervals_from(const struct intervals *iv, uint64_t time); /* index of the first that ends later */
 void intervals_drop_before(struct intervals *iv, uint64_t time);
 
 /* verdict.c */

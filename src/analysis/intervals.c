@@ -3,21 +3,6 @@
 
 #include <string.h>
 
-void intervals_append(struct intervals *iv, uint64_t start, uint64_t end)
-{
-  while (iv->v.count > iv->first && iv->v.at[iv->v.count - 1].end >= start) {
-    struct interval *last = &iv->v.at[iv->v.count - 1];
-    if (last->start < start)
-      start = last->start;
-    if (last->end > end)
-      end = last->end;
-    iv->v.count--;
-  }
-  struct interval *added = VEC_PUSH(&iv->v);
-  added->start = start;
-  added->end = end;
-}
-
 size_t intervals_from(const struct intervals *iv, uint64_t time)
 {
   size_t low = iv->first, high = iv->v.count;

@@ -17,12 +17,15 @@ struct lane { /* an input that has records left, as far as is known */
   uint64_t end; /* key: latest end so far, as damage may bring times out of order; before it is opened first_ns */
 };
 
-/* The lanes of a group, a heap; of pointers, as lanes that run at the same time change places all the time. */
+/* The lanes of a group: the one with the earliest key, and a heap of pointers to the others.  Lanes that run at the
+ * same time change places all the time; of two none has to sift. */
 struct group {
-  struct lane **heap;
-  size_t count;
+  struct lane *first; /* NULL: there are none */
+  struct lane **others;
+  size_t other_count;
   uint64_t slice;     /* key: of the first lane's next record */
   uint64_t slice_end; /* the latest time that is of this slice */
+  uint64_t limit;     /* up to here the first lane stays it, and its records are of this slice */
 };
 
 struct order {
@@ -33,17 +36,7 @@ struct order {
   struct group **heap; /* by slice, then by index */
   size_t count;
   uint64_t slice_ns; /* UINT64_MAX with one group: all is one slice */
-  bool taken;        /* the first lane's key is that of records handed out */
 };
-
-static bool refill(struct order *o, struct lane *lane)
-{
-  if (lane->left == 0)
-    lane->left = o->source->cursor_batch(lane->cursor, &lane->records);
-  if (lane->left > 0 && lane->records->end_ns > lane->end)
-    lane->end = lane->records->end_ns;
-  return lane->left > 0;
-}
 
 static void sift_lane(struct lane **heap, size_t count, size_t i)
 {
@@ -84,17 +77,29 @@ static void sift_group(struct group **heap, size_t count, size_t i)
   heap[i] = moved;
 }
 
-/* The earliest end among the lanes that are not first. */
-static uint64_t runner_up(struct lane *const *heap, size_t count)
+static void find_limit(struct group *group)
 {
-  uint64_t second = count > 1 ? heap[1]->end : UINT64_MAX, third = count > 2 ? heap[2]->end : UINT64_MAX;
-  return second < third ? second : third;
+  uint64_t next = group->other_count > 0 ? group->others[0]->end : UINT64_MAX;
+  group->limit = next < group->slice_end ? next : group->slice_end;
 }
 
-static void find_slice(const struct order *o, struct group *group)
+static __attribute__((noinline)) void find_slice(const struct order *o, struct group *group)
 {
-  group->slice = group->heap[0]->end / o->slice_ns;
+  group->slice = group->first->end / o->slice_ns;
   group->slice_end = o->slice_ns == UINT64_MAX ? UINT64_MAX : (group->slice + 1) * o->slice_ns - 1;
+  find_limit(group);
+}
+
+/* The first lane, which may have been it up to now, gives its place to the earliest of the others. */
+static void change_first(struct group *group)
+{
+  struct lane *before = group->first;
+  group->first = group->others[0];
+  if (before == NULL)
+    before = group->others[--group->other_count];
+  group->others[0] = before;
+  sift_lane(group->others, group->other_count, 0);
+  find_limit(group);
 }
 
 static int by_group(const void *left, const void *right)
@@ -112,17 +117,18 @@ static void add_group(struct order *o, const struct merge_input *inputs, const s
 {
   struct group *group = &o->groups[o->count];
   o->heap[o->count++] = group;
-  group->heap = o->lane_heaps + lanes_before;
+  group->others = o->lane_heaps + lanes_before;
   for (size_t i = 0; first + i < last; i++) {
     struct lane *lane = &o->lanes[lanes_before + i];
-    group->heap[group->count++] = lane;
+    group->others[group->other_count++] = lane;
     *lane = (struct lane){.input = (size_t)(first[i] - inputs),
                           .process = first[i]->process,
                           .stream = first[i]->stream,
                           .end = first[i]->first_ns};
   }
-  for (size_t i = group->count / 2; i-- > 0;)
-    sift_lane(group->heap, group->count, i);
+  for (size_t i = group->other_count / 2; i-- > 0;)
+    sift_lane(group->others, group->other_count, i);
+  change_first(group);
 }
 
 static void order_open(struct order *o, const struct opgap_source *source, const struct merge_input *inputs,
@@ -150,27 +156,29 @@ static void order_open(struct order *o, const struct opgap_source *source, const
   free(sorted);
 }
 
-/* Opens the first lane where that was not done, reads on in it, and puts it and its group where they belong then. */
+/* The first lane has no record at hand: opens it where that was not done and reads on.  False: it has ended. */
+static __attribute__((noinline)) bool read_on(const struct order *o, struct lane *lane)
+{
+  if (lane->cursor == NULL)
+    lane->cursor = o->source->cursor_open(o->source->context, lane->process, lane->stream);
+  lane->left = lane->cursor != NULL ? o->source->cursor_batch(lane->cursor, &lane->records) : 0;
+  if (lane->left == 0 && lane->cursor != NULL)
+    o->source->cursor_close(lane->cursor);
+  return lane->left > 0;
+}
+
+/* The first group's first lane has changed its key: puts lane and group where they belong then. */
 static void replace_first(struct order *o)
 {
   struct group *group = o->heap[0];
-  struct lane *first = group->heap[0];
-  o->taken = false;
-  if (first->cursor == NULL)
-    first->cursor = o->source->cursor_open(o->source->context, first->process, first->stream);
-  if (first->cursor == NULL || !refill(o, first)) {
-    if (first->cursor != NULL)
-      o->source->cursor_close(first->cursor);
-    group->heap[0] = group->heap[--group->count];
-  }
-  if (group->count > 0) {
-    sift_lane(group->heap, group->count, 0);
-    if (group->heap[0]->end <= group->slice_end)
-      return;
-    find_slice(o, group);
-  } else {
+  if (group->other_count > 0 && (group->first == NULL || group->first->end > group->others[0]->end))
+    change_first(group);
+  if (group->first == NULL)
     o->heap[0] = o->heap[--o->count];
-  }
+  else if (group->first->end > group->slice_end)
+    find_slice(o, group);
+  else
+    return;
   if (o->count > 0)
     sift_group(o->heap, o->count, 0);
 }
@@ -179,28 +187,29 @@ static void replace_first(struct order *o)
 static size_t next_run(void *context, size_t *input, const struct opgap_record **records)
 {
   struct order *o = context;
-  while (o->count > 0 && (o->taken || o->heap[0]->heap[0]->cursor == NULL))
-    replace_first(o);
-  if (o->count == 0)
-    return 0;
-  const struct group *group = o->heap[0];
-  struct lane *first = group->heap[0];
-  uint64_t limit = runner_up(group->heap, group->count), end = first->end;
-  if (group->slice_end < limit)
-    limit = group->slice_end;
-  size_t count = 1;
-  while (count < first->left && first->records[count].end_ns <= limit) {
-    if (first->records[count].end_ns > end)
-      end = first->records[count].end_ns;
-    count++;
+  for (; o->count > 0; replace_first(o)) {
+    struct group *group = o->heap[0];
+    struct lane *first = group->first;
+    if (first->left == 0 && !read_on(o, first)) {
+      group->first = NULL;
+      continue;
+    }
+    uint64_t end = first->end > first->records->end_ns ? first->end : first->records->end_ns;
+    first->end = end;
+    if (end > group->limit)
+      continue;
+    size_t count = 1;
+    for (; count < first->left && first->records[count].end_ns <= group->limit; count++)
+      if (first->records[count].end_ns > end)
+        end = first->records[count].end_ns;
+    *input = first->input;
+    *records = first->records;
+    first->records += count;
+    first->left -= count;
+    first->end = end;
+    return count;
   }
-  *input = first->input;
-  *records = first->records;
-  first->records += count;
-  first->left -= count;
-  first->end = end;
-  o->taken = true;
-  return count;
+  return 0;
 }
 
 static void order_close(struct order *o)

@@ -24,10 +24,8 @@ struct op_row *ops_row(struct analysis *a, unsigned process, enum opgap_op_kind 
   return &a->ops.at[*index - 1];
 }
 
-/* Index + 1 of the row of an op or range, by the name id of the record. */
-static uint32_t row_of(struct analysis *a, unsigned process, bool range, uint64_t name_id)
+uint32_t ops_row_of(struct analysis *a, unsigned process, bool range, struct name_cache *name)
 {
-  struct name_cache *name = analysis_name(a, process, name_id);
   if (name->row[range] == 0)
     name->row[range] =
         (uint32_t)(ops_row(a, process, range ? OPGAP_OP_RANGE : OPGAP_OP_TORCH, name->gid - 1) - a->ops.at) + 1;
@@ -224,18 +222,21 @@ static void leave(struct thread *t, const struct opgap_record *r, uint32_t row, 
     t->op_ns += ns;
 }
 
-void ops_add(struct analysis *a, struct thread *t, const struct opgap_record *r)
+void ops_add(struct analysis *a, struct thread *t, uint32_t row_index, const struct opgap_record *r)
 {
   uint64_t ns = r->end_ns - r->start_ns, self_gpu = 0, total_gpu = 0, self_ns = ns, blocked_ns = 0;
-  struct inside inside = {0};
+  const struct level *only_child = NULL;
   if (t->deepest > r->depth) { /* most ops hold nothing */
-    inside = take_levels(t, r->depth, r->start_ns);
+    struct inside inside = take_levels(t, r->depth, r->start_ns);
+    only_child = inside.child;
     blocked_ns = inside.blocked_ns < ns ? inside.blocked_ns : ns;
     self_ns = ns > inside.child_ns ? ns - inside.child_ns : 0;
   }
-  uint32_t row_index = row_of(a, t->process, r->event == OPGAP_EV_RANGE, r->field[0]);
-  if (a->launches)
-    gpu_op(a, t, r, &self_gpu, &total_gpu);
+  if (a->launches) {
+    struct gpu_time gpu = gpu_op(a, t, r);
+    self_gpu = gpu.self_ns;
+    total_gpu = gpu.total_ns;
+  }
   t->last_op = r->field[5] == 0 ? row_index : 0;
   t->last_op_self_ns = self_ns;
   if (a->flame != NULL)
@@ -253,8 +254,8 @@ void ops_add(struct analysis *a, struct thread *t, const struct opgap_record *r)
   row->total_gpu_ns += total_gpu;
   row->allocs += r->field[2];
   row->alloc_bytes += r->field[3];
-  if (inside.child != NULL && inside.child->last_child == row_index)
-    merge_only_child(row, inside.child);
+  if (only_child != NULL && only_child->last_child == row_index)
+    merge_only_child(row, only_child);
   if (r->field[5] != 0) /* recorded with stacks */
     add_place(a, t, row_index - 1, r, self_ns);
 }
@@ -265,7 +266,7 @@ void ops_add_free(struct analysis *a, struct thread *t, const struct opgap_recor
 {
   if (!analysis_in_window(a, r->end_ns))
     return;
-  uint32_t row_index = row_of(a, t->process, true, r->field[0]);
+  uint32_t row_index = ops_row_of(a, t->process, true, analysis_name(a, t->process, r->field[0]));
   struct op_row *row = &a->ops.at[row_index - 1];
   row->calls++;
   row->total_ns += r->end_ns - r->start_ns;

@@ -38,7 +38,7 @@ void over_time_gap(const struct analysis *a, struct gap_table *table, uint64_t s
 
 static void add_main(const struct analysis *a, const struct thread *t, uint64_t **buckets, uint64_t start, uint64_t end)
 {
-  if (a->processes[t->process].main_thread != (unsigned)(t - a->threads))
+  if (!t->watched)
     return;
   if (*buckets == NULL)
     *buckets = opgap_xcalloc(OPGAP_OVER_TIME_BUCKETS, sizeof **buckets);

@@ -26,15 +26,18 @@ _Noreturn void opgap_out_of_memory(void);
 void *opgap_xcalloc(size_t count, size_t size);
 void *opgap_xrealloc(void *block, size_t count, size_t size);
 
-/* A growing array of any type: VEC(T) declares it, VEC_PUSH returns a pointer to the new, zeroed element. */
+/* A growing array of any type: VEC(T) declares it, VEC_ROOM makes room for one more element, VEC_PUSH returns a pointer
+ * to the new, zeroed element. */
 #define VEC(T)                                                                                                         \
   struct {                                                                                                             \
     T *at;                                                                                                             \
     size_t count, room;                                                                                                \
   }
-#define VEC_PUSH(v)                                                                                                    \
-  ((v)->at = (v)->count < (v)->room ? (v)->at : opgap_vec_grow((v)->at, (v)->count, &(v)->room, sizeof *(v)->at),      \
-   __builtin_memset(&(v)->at[(v)->count], 0, sizeof *(v)->at), &(v)->at[(v)->count++])
+#define VEC_ROOM(v)                                                                                                    \
+  (__builtin_expect((v)->count < (v)->room, 1)                                                                         \
+       ? (void)0                                                                                                       \
+       : (void)((v)->at = opgap_vec_grow((v)->at, (v)->count, &(v)->room, sizeof *(v)->at)))
+#define VEC_PUSH(v) (VEC_ROOM(v), __builtin_memset(&(v)->at[(v)->count], 0, sizeof *(v)->at), &(v)->at[(v)->count++])
 #define VEC_FREE(v) (free((v)->at), (v)->at = NULL, (v)->count = (v)->room = 0)
 void *opgap_vec_grow(void *at, size_t count, size_t *room, size_t size);
 

@@ -228,7 +228,7 @@ void steps_find_period(struct analysis *a)
 static void follow_outermost(struct analysis *a, struct thread *t, uint32_t name, const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
-  if (p->main_thread != (unsigned)(t - a->threads) || (p->period.sought && p->period.length == 0))
+  if (!t->watched || (p->period.sought && p->period.length == 0))
     return;
   if (p->period.sought && name != p->period.name) { /* most are */
     p->period.position++;

@@ -40,13 +40,16 @@ struct plan {
   struct column columns[COLUMNS]; /* by enum opgap_event_column, as they begin */
 };
 
-/* A fixed pattern: the record but for its times, which move with each record. */
+/* A fixed pattern: the record but for its times, which move with each record.  Two lines of the cache: a training has
+ * hundreds of patterns. */
 struct fixed {
-  struct opgap_record record;
   uint64_t lead, tail;
-  unsigned delta_count;
-  uint8_t delta_field[OPGAP_MAX_FIELDS];
-  uint64_t delta[OPGAP_MAX_FIELDS];
+  uint32_t first_delta, delta_count; /* in decoder.deltas */
+  struct opgap_record record;
+};
+struct delta {
+  uint64_t step;
+  unsigned field;
 };
 
 struct decoder {
@@ -58,6 +61,8 @@ struct decoder {
   unsigned pattern_count;
   struct fixed *fixed; /* [fixed_room] */
   size_t fixed_count, fixed_room;
+  struct delta *deltas; /* [delta_room] */
+  size_t delta_count, delta_room;
   uint64_t previous[OPGAP_MAX_FIELDS]; /* of fixed patterns' deltas */
   const uint8_t *data_end;             /* behind the last column */
   uint16_t used[OPGAP_MAX_EVENTS];     /* events with columns in this chunk */
@@ -110,6 +115,7 @@ void opgap_cursor_close(struct opgap_cursor *cursor)
   free(cursor->chunk_names);
   free(cursor->decoder.plans);
   free(cursor->decoder.fixed);
+  free(cursor->decoder.deltas);
   free(cursor);
 }
 
@@ -125,7 +131,22 @@ static bool reserve(void **memory, size_t *capacity, size_t wanted, size_t unit)
   return true;
 }
 
-/* The next value of a column.  Most have one byte, times two. */
+/* The rest of a value of which `v` is the beginning, from its third byte on. */
+static inline bool next_rest(struct column *column, const uint8_t *at, uint64_t v, uint64_t *value)
+{
+  uint64_t byte = 128;
+  for (unsigned shift = 14; byte >= 128; shift += 7) {
+    if (shift > 63)
+      return false;
+    byte = *at++;
+    v |= (byte & 127) << shift;
+  }
+  *value = v;
+  column->at = at;
+  return true;
+}
+
+/* The next value of a column.  Most columns have values of one byte, or mostly of two. */
 static inline __attribute__((always_inline)) bool next_value(struct column *column, uint64_t *value, bool checked)
 {
   if (checked)
@@ -135,13 +156,25 @@ static inline __attribute__((always_inline)) bool next_value(struct column *colu
   if (v >= 128) {
     uint64_t byte = *at++;
     v = (v & 127) | (byte & 127) << 7;
-    for (unsigned shift = 14; __builtin_expect(byte >= 128, 0); shift += 7) {
-      if (shift > 63)
-        return false;
-      byte = *at++;
-      v |= (byte & 127) << shift;
-    }
+    if (__builtin_expect(byte >= 128, 0))
+      return next_rest(column, at, v, value);
   }
+  *value = v;
+  column->at = at;
+  return true;
+}
+
+/* The same of a column whose values have one byte or two as it comes: without a branch that cannot be foretold. */
+static inline __attribute__((always_inline)) bool next_mixed(struct column *column, uint64_t *value, bool checked)
+{
+  if (checked)
+    return opgap_get_varint(&column->at, column->end, value);
+  const uint8_t *at = column->at;
+  uint64_t v = at[0], byte = at[1], more = v >> 7;
+  v = (v & 127) | (byte & 127 & (0 - more)) << 7;
+  at += 1 + more;
+  if (__builtin_expect(more & byte >> 7, 0))
+    return next_rest(column, at, v, value);
   *value = v;
   column->at = at;
   return true;
@@ -278,7 +311,7 @@ static inline __attribute__((always_inline)) bool
 decode_fixed(struct decoder *decoder, struct fixed *fixed, uint64_t *of_pair, struct opgap_record *record, bool checked)
 {
   uint64_t lead, tail;
-  if (!next_value(&decoder->lead, &lead, checked) || !next_value(&decoder->tail, &tail, checked))
+  if (!next_mixed(&decoder->lead, &lead, checked) || !next_mixed(&decoder->tail, &tail, checked))
     return false;
   *record = fixed->record;
   lead = *of_pair = fixed->lead = (*of_pair ? *of_pair : fixed->lead) + opgap_unzigzag(lead);
@@ -288,10 +321,9 @@ decode_fixed(struct decoder *decoder, struct fixed *fixed, uint64_t *of_pair, st
   record->start_ns = parent ? tree->first[record->depth + 1] - lead : tree->end + lead;
   record->end_ns = (parent ? tree->end : record->start_ns) + tail;
   opgap_tree_add(tree, record->depth, record->start_ns, record->end_ns);
-  for (unsigned i = 0; i < fixed->delta_count; i++) {
-    unsigned field = fixed->delta_field[i];
-    record->field[field] = decoder->previous[field] += fixed->delta[i];
-  }
+  const struct delta *delta = decoder->deltas + fixed->first_delta;
+  for (unsigned i = fixed->delta_count; i > 0; i--, delta++)
+    record->field[delta->field] = decoder->previous[delta->field] += delta->step;
   return true;
 }
 
@@ -358,14 +390,19 @@ static struct fixed *read_fixed(struct opgap_cursor *cursor, const struct opgap_
                                 const uint8_t *end)
 {
   struct decoder *decoder = &cursor->decoder;
-  uint64_t values[2 + OPGAP_MAX_FIELDS] = {0};
+  uint64_t values[2 + OPGAP_MAX_FIELDS];
   if (row == NULL || row->kind != OPGAP_SPAN || !get_varints(at, end, values, 2u + row->field_count))
     return NULL;
   if (decoder->fixed_count == decoder->fixed_room &&
       !reserve((void **)&decoder->fixed, &decoder->fixed_room, 2 * decoder->fixed_room + 64, sizeof *decoder->fixed))
     return NULL;
+  if (decoder->delta_room - decoder->delta_count < row->field_count &&
+      !reserve((void **)&decoder->deltas, &decoder->delta_room, 2 * decoder->delta_room + 64, sizeof *decoder->deltas))
+    return NULL;
   struct fixed *fixed = &decoder->fixed[decoder->fixed_count++];
-  *fixed = (struct fixed){.record = {.event = row->id, .depth = (uint8_t)values[0], .status = (uint32_t)values[1]}};
+  fixed->record = (struct opgap_record){.event = row->id, .depth = (uint8_t)values[0], .status = (uint32_t)values[1]};
+  fixed->lead = fixed->tail = fixed->delta_count = 0;
+  fixed->first_delta = (uint32_t)decoder->delta_count;
   for (unsigned f = 0; f < row->field_count; f++) {
     uint64_t value = values[2 + f];
     switch (row->fields[f].coding) {
@@ -377,8 +414,8 @@ static struct fixed *read_fixed(struct opgap_cursor *cursor, const struct opgap_
         fixed->record.field[f] = UINT64_MAX;
         break;
       }
-      fixed->delta[fixed->delta_count] = opgap_unzigzag(value - 1);
-      fixed->delta_field[fixed->delta_count++] = (uint8_t)f;
+      decoder->deltas[decoder->delta_count++] = (struct delta){opgap_unzigzag(value - 1), f};
+      fixed->delta_count++;
       break;
     default:
       fixed->record.field[f] = value;
@@ -393,7 +430,7 @@ static void read_patterns(struct opgap_cursor *cursor)
   struct decoder *decoder = &cursor->decoder;
   struct column rows = decoder->common[OPGAP_COLUMN_PATTERNS];
   uint64_t head[2]; /* event, form */
-  decoder->fixed_count = decoder->pattern_count = 0;
+  decoder->fixed_count = decoder->delta_count = decoder->pattern_count = 0;
   if (rows.at == NULL) {
     memcpy(decoder->patterns, decoder->plan_of, sizeof decoder->plan_of);
     decoder->pattern_count = OPGAP_MAX_EVENTS;

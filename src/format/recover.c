@@ -17,7 +17,7 @@
 
 #include "format/trace_format.h"
 
-bool opgap_get_varint(const uint8_t **at, const uint8_t *end, uint64_t *value)
+bool opgap_get_long_varint(const uint8_t **at, const uint8_t *end, uint64_t *value)
 {
   uint64_t v = 0;
   for (unsigned shift = 0; shift < 64 && *at < end; shift += 7) {

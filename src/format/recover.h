@@ -64,7 +64,15 @@ uint64_t opgap_walk_chunks(const uint8_t *bytes, uint64_t size, uint64_t from,
 unsigned opgap_schema_decode(const uint8_t *payload, size_t size, struct opgap_event *rows, unsigned max, char *text,
                              size_t text_size);
 
+bool opgap_get_long_varint(const uint8_t **at, const uint8_t *end, uint64_t *value);
 /* Reads a varint; false at the end of the bytes or when it is longer than 64 bits. */
-bool opgap_get_varint(const uint8_t **at, const uint8_t *end, uint64_t *value);
+static inline bool opgap_get_varint(const uint8_t **at, const uint8_t *end, uint64_t *value)
+{
+  if (*at < end && **at < 128) { /* most have one byte */
+    *value = *(*at)++;
+    return true;
+  }
+  return opgap_get_long_varint(at, end, value);
+}
 
 #endif
