@@ -36,6 +36,9 @@ static int check(const struct opgap_runs *runs)
     if (run->lost_records > 0)
       return opgap_fail(OPGAP_EXIT_INCOMPARABLE, "%s lost %llu records: its counts are not exact", run->path,
                         (unsigned long long)run->lost_records);
+    if (run->lost_threads > 0)
+      return opgap_fail(OPGAP_EXIT_INCOMPARABLE, "%s lost %llu threads: its counts are not exact", run->path,
+                        (unsigned long long)run->lost_threads);
     if (run->steps == 0)
       return opgap_fail(OPGAP_EXIT_INCOMPARABLE, "%s has no steps after warm-up: nothing to compare per step",
                         run->path);

@@ -4,6 +4,7 @@
 #include "analysis/merge.h"
 #include "analysis/ranks.h"
 #include "analysis/text.h"
+#include "format/arena.h"
 #include "format/losses.h"
 
 #include <stdio.h>
@@ -774,6 +775,20 @@ static void add_losses(struct analysis *a)
       s->notices[s->notice_count++] = opgap_pool_printf(
           a->pool, "records lost: %llu %s (%s)", (unsigned long long)s->lost_by[loss], words->what, words->remedy);
   }
+  uint64_t samples = 0;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    uint64_t lost = 0;
+    samples += info_number(a, i, "lost_samples", &lost) ? lost : 0;
+  }
+  if (samples > 0)
+    s->notices[s->notice_count++] = opgap_pool_printf(
+        a->pool, "samples of memory and scheduler lost: %llu found no room in the rings", (unsigned long long)samples);
+  if (s->lost_threads > 0)
+    s->notices[s->notice_count++] = opgap_pool_printf(
+        a->pool,
+        "threads lost: %llu found no room, and nothing of them was recorded (of each process at most %u at a time are, "
+        "fewer where --buffer is small)",
+        (unsigned long long)s->lost_threads, OPGAP_SLOT_LIMIT - 1);
 }
 
 static void add_pause(struct analysis *a)
@@ -784,7 +799,7 @@ static void add_pause(struct analysis *a)
 }
 
 /* The most that add_limits, add_stopped, add_dropped, add_lines_skipped, add_losses and add_pause add. */
-#define LIMITS (7 + OPGAP_LOSS_COUNT)
+#define LIMITS (9 + OPGAP_LOSS_COUNT)
 
 static void list_notices(struct analysis *a)
 {
@@ -877,6 +892,7 @@ static void finish_head(struct analysis *a)
     s->complete = s->complete && info->complete;
     s->records += info->records;
     s->lost_records += info->lost_records;
+    s->lost_threads += info->lost_threads;
     for (unsigned loss = 0; loss < OPGAP_LOSS_COUNT; loss++)
       s->lost_by[loss] += info->lost_by[loss];
     /* of a trace that does not tell why its LOST records do */

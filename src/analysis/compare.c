@@ -851,6 +851,9 @@ static void check_side(struct comparing *k, const char *side, const struct opgap
       reason(k, "%s: %s lost %llu records: its counts are not exact%s%s%s", side, run->path,
              (unsigned long long)run->lost_records, run->lost_why ? " (" : "", run->lost_why ? run->lost_why : "",
              run->lost_why ? ")" : "");
+    if (run->lost_threads > 0)
+      reason(k, "%s: %s lost %llu threads: its counts are not exact (record with a larger --buffer)", side, run->path,
+             (unsigned long long)run->lost_threads);
     if (run->invalid_records > 0)
       reason(k, "%s: %s has %llu invalid records", side, run->path, (unsigned long long)run->invalid_records);
     if (run->damage != NULL)

@@ -475,6 +475,7 @@ static const struct field summary_fields[] = {
     PLAIN(U64, SUM, opgap_summary, records),
     PLAIN(U64, SUM, opgap_summary, lost_records),
     ARRAY(U64, SUM, opgap_summary, lost_by, OPGAP_LOSS_COUNT),
+    PLAIN(U64, SUM, opgap_summary, lost_threads),
     PLAIN(U64, SUM, opgap_summary, invalid_records),
     PLAIN(U64, SUM, opgap_summary, stored_bytes),
     PLAIN(U64, FIRST, opgap_summary, start_ns),

@@ -878,6 +878,7 @@ bool opgap_runs_add_trace(struct opgap_runs *runs, const struct opgap_source *so
   run->path = opgap_pool_string(runs->pool, summary->path);
   run->lost_records = summary->lost_records;
   run->lost_why = lost_why(runs->pool, summary);
+  run->lost_threads = summary->lost_threads;
   run->invalid_records = summary->invalid_records;
   if (!summary->complete)
     run->damage = opgap_pool_string(runs->pool, summary->damage_count ? summary->damage[0] : "bytes are missing");

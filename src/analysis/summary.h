@@ -565,6 +565,7 @@ struct opgap_summary {
   bool complete;
   uint64_t records, lost_records, invalid_records, stored_bytes;
   uint64_t lost_by[OPGAP_LOSS_COUNT]; /* adds up to lost_records */
+  uint64_t lost_threads;              /* that found no room: nothing of them is in the figures */
   uint64_t start_ns;                  /* CLOCK_MONOTONIC of time 0 of this summary */
   int64_t start_realtime_ns;          /* the same moment, CLOCK_REALTIME */
   const char *boot_id;                /* whose CLOCK_MONOTONIC it is */

@@ -9,10 +9,13 @@
  *
  * Regions (byte offsets in the header; each is allocated from its front as it is needed, never sparse):
  *
- *   header | control page | name buckets | names ... | thread slots ... | segments ...
+ *   header | control page | slot blocks | name buckets | names ... | blocks ...
+ *
+ * A block is one segment, eight short segments, or four thread slots, and of segments it stays what it became.  So the
+ * same memory serves a few busy threads, or thousands of quiet ones.  `slot blocks` lists the blocks of slots.
  *
  * A thread's ring is a chain of segments.  Positions are free-running byte counts since the thread began; a segment
- * holds the positions [base, base + OPGAP_SEGMENT_DATA).
+ * holds the positions [base, base + data), data being its bytes without its header.
  *
  *        read_pos                        write_pos
  *           v                               v
@@ -22,19 +25,20 @@
  * Invariants
  *   1. Only the owning thread writes records, `write_pos`, counters and the op stack.
  *   2. read_pos <= write_pos; bytes in between are complete records.
- *   3. A segment is in exactly one chain, or in the free list, or not yet allocated.
+ *   3. A segment is in exactly one chain, or in the free list of its kind, or not yet allocated.
  *   4. The consumer frees a segment only after write_pos has left it.
  *
  * Ordering
  *   A  write_pos: release by the thread after the record's bytes; acquire by the consumer before reading them.
  *   B  segment.next: release by the thread before its write_pos enters the next segment; acquire by the consumer.
- *   C  free_segments: release by the consumer's push; acquire by a thread's pop (tagged against ABA).
+ *   C  free_blocks, free_shorts: release by a push; acquire by a pop (tagged against ABA).
  *   D  slot.state: release by the side that hands the slot over; acquire by the side that takes it.
- *   E  name buckets: release by the thread that publishes an entry; acquire by lookups.
- *   M  `end` against guests' slot states, record/guest.h.
- *   Counters and the op stack are relaxed: each value is exact, no order between them is promised.
- *   tests/model runs small cases under every schedule and every death, and with A, C, D and the drain lock forgotten.
- *   B follows from A there: a consumer goes to a segment only below a write_pos that it has acquired.
+ *   N  slot blocks: a block's place comes before slots_ready (release), that before slots_high (acquire, release),
+ * which whoever looks for slots has acquired. E  name buckets: release by the thread that publishes an entry; acquire
+ * by lookups. M  `end` against guests' slot states, record/guest.h. Counters and the op stack are relaxed: each value
+ * is exact, no order between them is promised. tests/model runs small cases under every schedule and every death, and
+ * with A, C, D and the drain lock forgotten. B follows from A there: a consumer goes to a segment only below a
+ * write_pos that it has acquired.
  */
 #ifndef OPGAP_FORMAT_ARENA_H
 #define OPGAP_FORMAT_ARENA_H
@@ -48,9 +52,11 @@
 
 #define OPGAP_ARENA_MAGIC 0x474e525041475030ull /* "0PGAPRNG" */
 /* To be raised with every change of layout: programs of several builds share /dev/shm. */
-#define OPGAP_ARENA_VERSION 10u
+#define OPGAP_ARENA_VERSION 11u
 
-#define OPGAP_SEGMENT_BYTES (32u * 1024u)
+#define OPGAP_SEGMENT_BYTES (32u * 1024u) /* and of a block */
+#define OPGAP_SHORT_SEGMENT_BYTES (4u * 1024u)
+#define OPGAP_SHORTS_IN_BLOCK (OPGAP_SEGMENT_BYTES / OPGAP_SHORT_SEGMENT_BYTES)
 #define OPGAP_SEGMENT_HEADER 64u
 #define OPGAP_SEGMENT_DATA (OPGAP_SEGMENT_BYTES - OPGAP_SEGMENT_HEADER)
 #define OPGAP_NAME_BUCKETS 8192u
@@ -101,8 +107,9 @@ struct opgap_thread {
     uint64_t guest_start_time; /* of a guest that is about to begin its session: field 22 of /proc/PID/stat; else 0 */
   };
   char name[16];
+  uint64_t lost_start;                     /* of a loss that is not announced yet (writer: the thread) */
   _Alignas(64) _Atomic uint64_t write_pos; /* ordering A */
-  _Atomic uint32_t first_segment;          /* index + 1 of the segment with read_pos, 0: none yet; ordering B */
+  _Atomic uint32_t first_segment;          /* place of the first segment, 0: none yet; ordering B */
   uint32_t depth;                          /* open ops */
   _Atomic uint64_t lost;                   /* records that found no room (writer: the thread) */
   /* calls passed through because a signal handler interrupted a hook; volatile, not atomic: gcc takes an atomic for
@@ -113,7 +120,7 @@ struct opgap_thread {
   uint64_t call_start, call_object;
   _Atomic uint64_t too_deep;              /* ops inside OPGAP_MAX_DEPTH others (writer: the thread) */
   _Alignas(64) _Atomic uint64_t read_pos; /* writer: the consumer */
-  uint32_t consumer_segment;              /* index + 1 of the segment with read_pos; writer: the consumer */
+  uint32_t consumer_segment;              /* place of the segment with read_pos; writer: the consumer */
   uint32_t kind;                          /* enum opgap_stream_kind; THREAD's times are ticks, the others' are ns */
   uint64_t written_changes[OPGAP_MAX_COUNTERS]; /* calls + failed + timed as last written; writer: the consumer */
   _Alignas(64) struct opgap_counter counters[OPGAP_MAX_COUNTERS];
@@ -122,16 +129,20 @@ struct opgap_thread {
 };
 #define OPGAP_SLOT_BYTES 8192u
 #define OPGAP_SLOT_LIMIT 4096u /* the most that a ring of any size has */
+#define OPGAP_SLOTS_IN_BLOCK (OPGAP_SEGMENT_BYTES / OPGAP_SLOT_BYTES)
+#define OPGAP_SLOT_BLOCKS_BYTES (OPGAP_SLOT_LIMIT / OPGAP_SLOTS_IN_BLOCK * 4u)
 static_assert(sizeof(struct opgap_thread) <= OPGAP_SLOT_BYTES, "thread slot");
 static_assert(OPGAP_MAX_DEPTH <= UINT8_MAX, "a record's first word has a byte for the depth");
 
+/* Segments are named by their place: 1 + the number of the short segment that begins where they do; 0: none. */
 struct opgap_segment {
-  _Atomic uint32_t next; /* index + 1 of the next segment of the chain or of the free list; ordering B, C */
+  _Atomic uint32_t next; /* place of the next segment of the chain or of the free list; ordering B, C */
   uint32_t serial;       /* of the owning thread */
   uint64_t base;         /* position of data[0] */
   uint32_t ticks_high;   /* upper half of the ticks of its short records */
-  uint8_t reserved[OPGAP_SEGMENT_HEADER - 20];
-  uint64_t data[OPGAP_SEGMENT_DATA / 8];
+  uint32_t bytes;        /* OPGAP_SEGMENT_BYTES or OPGAP_SHORT_SEGMENT_BYTES */
+  uint8_t reserved[OPGAP_SEGMENT_HEADER - 24];
+  uint64_t data[OPGAP_SEGMENT_DATA / 8]; /* of a short one its beginning */
 };
 static_assert(sizeof(struct opgap_segment) == OPGAP_SEGMENT_BYTES, "segment");
 
@@ -159,7 +170,8 @@ struct opgap_arena {
   uint64_t magic;
   uint32_t version, header_bytes;
   uint64_t size; /* of the address range */
-  uint32_t names_offset, names_size, buckets_offset, slots_offset, slot_limit, segments_offset, segment_limit;
+  uint32_t names_offset, names_size, buckets_offset, slot_blocks_offset, slot_limit, blocks_offset, block_limit;
+  uint32_t crowd; /* slots in use from which on rings are made of short segments */
   int32_t pid;
   uint64_t pid_namespace; /* inode of /proc/self/ns/pid: pid means nothing in another one; 0: unknown */
   uint64_t root_folder;   /* opgap_root_folder: trace_file means nothing under another root or mounts; 0: unknown */
@@ -175,11 +187,12 @@ struct opgap_arena {
   uint16_t counter_events[OPGAP_MAX_COUNTERS]; /* event id of each counter */
   _Atomic uint32_t recovery_lock;              /* pid of who drains after the death */
   _Atomic uint32_t next_serial;
-  _Alignas(64) _Atomic uint64_t free_segments; /* tag << 32 | index + 1; ordering C */
-  _Atomic uint32_t segments_used;              /* segments ever taken from the front */
-  _Atomic uint32_t segments_ready;             /* segments whose memory is allocated */
-  _Atomic uint32_t slots_ready, slots_high;    /* slots allocated; slots ever used */
-  _Atomic uint32_t names_used, names_ready;    /* bytes */
+  _Alignas(64) _Atomic uint64_t free_blocks; /* tag << 32 | place; ordering C */
+  _Atomic uint64_t free_shorts;              /* likewise */
+  _Atomic uint32_t blocks_used;              /* blocks ever taken from the front */
+  _Atomic uint32_t blocks_ready;             /* blocks whose memory is allocated */
+  _Atomic uint32_t slots_ready, slots_high;  /* slots allocated; slots ever used */
+  _Atomic uint32_t names_used, names_ready;  /* bytes */
   _Atomic uint64_t names_lost;
   _Atomic uint64_t threads_lost;   /* threads that found no slot */
   _Atomic uint32_t dying;          /* slots to give back since the consumer last looked */
@@ -245,13 +258,32 @@ static inline struct opgap_control *opgap_arena_control(struct opgap_arena *aren
 {
   return (struct opgap_control *)((char *)arena + OPGAP_ARENA_HEADER_BYTES);
 }
-static inline struct opgap_segment *opgap_arena_segment(struct opgap_arena *arena, uint32_t index_plus_1)
+static inline struct opgap_segment *opgap_arena_segment(struct opgap_arena *arena, uint32_t place)
 {
-  return (struct opgap_segment *)((char *)arena + arena->segments_offset) + (index_plus_1 - 1);
+  return (struct opgap_segment *)((char *)arena + arena->blocks_offset +
+                                  (uint64_t)(place - 1) * OPGAP_SHORT_SEGMENT_BYTES);
+}
+/* Place of the block with the slots [4 n, 4 n + 4), 0: none yet.  Set once, before slots_ready counts them. */
+static inline _Atomic uint32_t *opgap_arena_slot_block(struct opgap_arena *arena, uint32_t n)
+{
+  return (_Atomic uint32_t *)((char *)arena + arena->slot_blocks_offset) + n;
 }
 static inline struct opgap_thread *opgap_arena_slot(struct opgap_arena *arena, uint32_t index)
 {
-  return (struct opgap_thread *)((char *)arena + arena->slots_offset + (uint64_t)index * OPGAP_SLOT_BYTES);
+  uint32_t block =
+      atomic_load_explicit(opgap_arena_slot_block(arena, index / OPGAP_SLOTS_IN_BLOCK), memory_order_relaxed);
+  return (struct opgap_thread *)((char *)opgap_arena_segment(arena, block) +
+                                 (uint64_t)(index % OPGAP_SLOTS_IN_BLOCK) * OPGAP_SLOT_BYTES);
+}
+/* Lets a block or a short segment, or a chain of them from `first` to `last`, go to the free list. */
+static inline void opgap_arena_push(struct opgap_arena *arena, _Atomic uint64_t *list, uint32_t first, uint32_t last)
+{
+  uint64_t old = atomic_load_explicit(list, memory_order_relaxed), replacement;
+  do {
+    atomic_store_explicit(&opgap_arena_segment(arena, last)->next, (uint32_t)old, memory_order_relaxed);
+    replacement = ((old >> 32) + 1) << 32 | first;
+  } while (!atomic_compare_exchange_weak_explicit(list, &old, replacement, memory_order_release,
+                                                  memory_order_relaxed)); /* C */
 }
 static inline struct opgap_name *opgap_arena_name(struct opgap_arena *arena, uint32_t id)
 {

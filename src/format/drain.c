@@ -227,25 +227,33 @@ static struct opgap_anchor set_scale(struct opgap_consumer *consumer, struct opg
   return (struct opgap_anchor){now.ticks, opgap_scale(scale, now.ticks)};
 }
 
-static void push_free_segment(struct opgap_arena *arena, uint32_t segment)
+static void push_free_segment(struct opgap_arena *arena, uint32_t place)
 {
-  uint64_t old = atomic_load_explicit(&arena->free_segments, memory_order_relaxed), replacement;
-  do {
-    atomic_store_explicit(&opgap_arena_segment(arena, segment)->next, (uint32_t)old, memory_order_relaxed);
-    replacement = ((old >> 32) + 1) << 32 | segment;
-  } while (!atomic_compare_exchange_weak_explicit(&arena->free_segments, &old, replacement, memory_order_release,
-                                                  memory_order_relaxed)); /* C */
+  bool is_short = opgap_arena_segment(arena, place)->bytes == OPGAP_SHORT_SEGMENT_BYTES;
+  opgap_arena_push(arena, is_short ? &arena->free_shorts : &arena->free_blocks, place, place);
 }
 
-static bool valid_segment(const struct opgap_arena *arena, uint32_t segment)
+static bool is_block(const struct opgap_arena *arena, uint32_t place)
 {
-  return segment >= 1 && segment <= arena->segment_limit &&
-         segment <= atomic_load_explicit(&arena->segments_ready, memory_order_relaxed);
+  return place % OPGAP_SHORTS_IN_BLOCK == 1 &&
+         place / OPGAP_SHORTS_IN_BLOCK < atomic_load_explicit(&arena->blocks_ready, memory_order_relaxed);
+}
+
+/* Bytes of a segment without its header; 0: there is none at this place. */
+static uint64_t segment_data(struct opgap_arena *arena, uint32_t place)
+{
+  if (place == 0 ||
+      (place - 1) / OPGAP_SHORTS_IN_BLOCK >= atomic_load_explicit(&arena->blocks_ready, memory_order_relaxed))
+    return 0;
+  uint32_t bytes = opgap_arena_segment(arena, place)->bytes;
+  if (bytes != OPGAP_SHORT_SEGMENT_BYTES && (bytes != OPGAP_SEGMENT_BYTES || !is_block(arena, place)))
+    return 0;
+  return bytes - OPGAP_SEGMENT_HEADER;
 }
 
 /* Where a thread's reading stands; moved into the slot once the chunk is safe. */
 struct place {
-  uint64_t position;
+  uint64_t position, data; /* data: of the segment */
   uint32_t segment;
   uint32_t passed[CHUNK_SEGMENTS + 1], passed_count;
 };
@@ -256,19 +264,21 @@ static bool next_segment(struct opgap_arena *arena, struct opgap_thread *slot, s
 {
   if (at->segment == 0)
     at->segment = atomic_load_explicit(&slot->first_segment, memory_order_acquire); /* B */
-  if (!valid_segment(arena, at->segment))
-    return false;
-  for (;;) {
+  at->data = segment_data(arena, at->segment);
+  while (at->data > 0) {
     struct opgap_segment *segment = opgap_arena_segment(arena, at->segment);
-    if (at->position - segment->base < OPGAP_SEGMENT_DATA)
+    if (at->position - segment->base < at->data)
       return true;
     uint32_t next = atomic_load_explicit(&segment->next, memory_order_acquire); /* B */
-    if (at->position < segment->base || !valid_segment(arena, next) || at->passed_count > CHUNK_SEGMENTS ||
-        opgap_arena_segment(arena, next)->base != segment->base + OPGAP_SEGMENT_DATA)
+    uint64_t next_data = segment_data(arena, next);
+    if (at->position < segment->base || next_data == 0 || at->passed_count > CHUNK_SEGMENTS ||
+        opgap_arena_segment(arena, next)->base != segment->base + at->data)
       return false;
     at->passed[at->passed_count++] = at->segment;
     at->segment = next;
+    at->data = next_data;
   }
+  return false;
 }
 
 /* Gives committed records, up to a chunk's worth, to the encoder.  Pieces end where records end: at write_pos or at a
@@ -279,8 +289,8 @@ static bool collect(struct opgap_consumer *consumer, struct opgap_thread *slot, 
   while (at->position < limit && at->passed_count < CHUNK_SEGMENTS && next_segment(consumer->arena, slot, at)) {
     const struct opgap_segment *segment = opgap_arena_segment(consumer->arena, at->segment);
     uint64_t offset = at->position - segment->base, bytes = limit - at->position;
-    if (bytes > OPGAP_SEGMENT_DATA - offset)
-      bytes = OPGAP_SEGMENT_DATA - offset;
+    if (bytes > at->data - offset)
+      bytes = at->data - offset;
     if ((offset | bytes) % 8)
       break;
     size_t taken =
@@ -523,7 +533,7 @@ void opgap_slot_give_back(struct opgap_arena *arena, struct opgap_thread *slot)
   atomic_signal_fence(memory_order_seq_cst);
   if (slot->consumer_segment == 0)
     slot->consumer_segment = atomic_load_explicit(&slot->first_segment, memory_order_acquire);
-  if (valid_segment(arena, slot->consumer_segment))
+  if (segment_data(arena, slot->consumer_segment) > 0)
     push_free_segment(arena, slot->consumer_segment);
   slot->serial = 0;
   atomic_store_explicit(&slot->tid, 0, memory_order_relaxed); /* new threads look at it meanwhile */
@@ -669,10 +679,15 @@ int opgap_consumer_end(struct opgap_consumer *consumer, const char *how, int exi
   struct opgap_arena *arena = consumer->arena;
   uint8_t *at = consumer->raw, *end = at + sizeof consumer->raw;
   uint64_t lost = arena->ended_lost + arena->unwritten, nested = arena->ended_nested, deep = arena->ended_too_deep;
+  uint64_t samples = 0; /* the consumer's own records, which are not the program's */
   for (uint32_t i = 0; i < atomic_load(&arena->slots_high) && i < arena->slot_limit; i++) {
     const struct opgap_thread *slot = opgap_arena_slot(arena, i);
     if (OPGAP_SLOT_IS_GUEST(atomic_load(&slot->state)))
       continue;
+    if (slot->kind == OPGAP_STREAM_PROCESS) {
+      samples += slot_lost(slot);
+      continue;
+    }
     lost += slot_lost(slot);
     nested += slot->nested;
     deep += slot_too_deep(slot);
@@ -687,6 +702,7 @@ int opgap_consumer_end(struct opgap_consumer *consumer, const char *how, int exi
                 {"lost_interrupts", (int64_t)nested},
                 {"lost_too_deep", (int64_t)deep},
                 {"lost_unwritten", (int64_t)arena->unwritten},
+                {"lost_samples", (int64_t)samples},
                 {"lost_names", (int64_t)atomic_load(&arena->names_lost)},
                 {"lost_threads", (int64_t)atomic_load(&arena->threads_lost)},
                 {"flusher_cpu_ns", (int64_t)arena->flusher_cpu_ns},
@@ -711,26 +727,32 @@ int opgap_consumer_end(struct opgap_consumer *consumer, const char *how, int exi
   return error;
 }
 
-const char *opgap_arena_check(const struct opgap_arena *arena, uint64_t file_size)
+static bool slots_sound(struct opgap_arena *arena)
 {
+  uint32_t ready = atomic_load(&arena->slots_ready);
+  if (atomic_load(&arena->slots_high) > ready || ready > arena->slot_limit || arena->slot_limit > OPGAP_SLOT_LIMIT)
+    return false;
+  for (uint32_t n = 0; n * OPGAP_SLOTS_IN_BLOCK < ready; n++)
+    if (!is_block(arena, atomic_load_explicit(opgap_arena_slot_block(arena, n), memory_order_relaxed)))
+      return false;
+  return true;
+}
+
+const char *opgap_arena_check(const struct opgap_arena *checked, uint64_t file_size)
+{
+  struct opgap_arena *arena = (struct opgap_arena *)(uintptr_t)checked; /* atomics of a const object cannot be read */
   if (file_size < sizeof *arena || arena->magic != OPGAP_ARENA_MAGIC)
     return "not an opgap ring file";
   if (arena->version != OPGAP_ARENA_VERSION)
     return "a ring file of another opgap version";
-  uint64_t slots_end = (uint64_t)arena->slots_offset +
-                       (uint64_t)atomic_load(&((struct opgap_arena *)arena)->slots_ready) * OPGAP_SLOT_BYTES;
-  uint64_t segments_end = (uint64_t)arena->segments_offset +
-                          (uint64_t)atomic_load(&((struct opgap_arena *)arena)->segments_ready) * OPGAP_SEGMENT_BYTES;
-  uint64_t names_end = (uint64_t)arena->names_offset + atomic_load(&((struct opgap_arena *)arena)->names_ready);
-  if (arena->size > 1ull << 40 || slots_end > arena->size || segments_end > arena->size || names_end > arena->size ||
-      arena->slots_offset % 64 || arena->segments_offset % 64 || arena->names_offset % 8 ||
-      (atomic_load(&((struct opgap_arena *)arena)->segments_ready) && segments_end > file_size) ||
-      atomic_load(&((struct opgap_arena *)arena)->slots_high) >
-          atomic_load(&((struct opgap_arena *)arena)->slots_ready) ||
-      atomic_load(&((struct opgap_arena *)arena)->slots_ready) > arena->slot_limit ||
-      atomic_load(&((struct opgap_arena *)arena)->segments_ready) > arena->segment_limit || slots_end > file_size ||
-      names_end > file_size || arena->counter_count > OPGAP_MAX_COUNTERS ||
-      atomic_load(&((struct opgap_arena *)arena)->names_used) > arena->names_size)
+  uint64_t limit = arena->size < file_size ? arena->size : file_size;
+  uint64_t blocks_end = arena->blocks_offset + (uint64_t)atomic_load(&arena->blocks_ready) * OPGAP_SEGMENT_BYTES;
+  uint64_t names_end = (uint64_t)arena->names_offset + atomic_load(&arena->names_ready);
+  uint64_t slot_blocks_end = (uint64_t)arena->slot_blocks_offset + OPGAP_SLOT_BLOCKS_BYTES;
+  if (arena->size > 1ull << 40 || blocks_end > limit || names_end > limit || slot_blocks_end > limit ||
+      arena->blocks_offset % 64 || arena->slot_blocks_offset % 4 || arena->names_offset % 8 ||
+      atomic_load(&arena->blocks_ready) > arena->block_limit || arena->counter_count > OPGAP_MAX_COUNTERS ||
+      atomic_load(&arena->names_used) > arena->names_size || !slots_sound(arena))
     return "a damaged ring file";
   return NULL;
 }

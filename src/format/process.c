@@ -190,6 +190,8 @@ static void fill_losses(struct process *process)
   struct opgap_process_info *info = &process->info;
   uint64_t all = 0, interrupts = 0, too_deep = 0;
   for (unsigned i = 0; i < info->stream_count; i++) {
+    if (info->streams[i].kind == OPGAP_STREAM_PROCESS) /* the tracer's own records */
+      continue;
     all += info->streams[i].lost;
     interrupts += info->streams[i].interrupts;
     too_deep += info->streams[i].too_deep;
@@ -229,13 +231,7 @@ static void fill_info(struct process *process)
   text = process->end_seen ? process_info(process, "ended") : NULL;
   info->ended = ended_by_name(text);
   fill_losses(process);
-  int64_t threads = info_number(process, "lost_threads", 0);
-  if (threads > 0) {
-    info->complete = false;
-    damage_add(&process->damage,
-               "%lld threads found no room and were not recorded (a larger --buffer has room for up to %u at a time)",
-               (long long)threads, OPGAP_SLOT_LIMIT);
-  }
+  info->lost_threads = (uint64_t)info_number(process, "lost_threads", 0);
   if ((text = process_info(process, "stopped")) != NULL) {
     info->complete = false;
     damage_add(&process->damage, "recording stopped early: %s", text);

@@ -50,6 +50,7 @@ static json_t *trace_json(const struct opgap_summary *s)
   for (unsigned loss = 0; loss < OPGAP_LOSS_COUNT; loss++)
     PUT(losses, opgap_loss_words((enum opgap_loss)loss)->key, number(s->lost_by[loss]));
   PUT(t, "lost_by", losses);
+  PUT(t, "lost_threads", number(s->lost_threads));
   PUT(t, "invalid_records", number(s->invalid_records));
   PUT(t, "stored_bytes", number(s->stored_bytes));
   PUT(t, "start_realtime_ns", json_integer(s->start_realtime_ns));

@@ -1,5 +1,6 @@
 /* The report for people: as text on a terminal or in a pipe, and as markdown.  Both walk the same sections. */
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -304,8 +305,11 @@ static void head(const struct page *p)
   if (s->window_start_ns > 0 || s->window_end_ns < s->duration_ns)
     line(p, "window", "%.3f s to %.3f s only", (double)s->window_start_ns / 1e9, (double)s->window_end_ns / 1e9);
   head_steps(p);
-  line(p, "records", "%s, %s lost, %s invalid%s", grouped(records, sizeof records, s->records),
-       grouped(lost, sizeof lost, s->lost_records), grouped(invalid, sizeof invalid, s->invalid_records),
+  char threads[48] = "";
+  if (s->lost_threads > 0)
+    snprintf(threads, sizeof threads, " and %llu threads", (unsigned long long)s->lost_threads);
+  line(p, "records", "%s, %s%s lost, %s invalid%s", grouped(records, sizeof records, s->records),
+       grouped(lost, sizeof lost, s->lost_records), threads, grouped(invalid, sizeof invalid, s->invalid_records),
        s->process_filter[0] ? " (of the whole trace)" : "");
   head_cost(p);
   line(p, "GPU", "%s", s->gpu_status);

@@ -2,7 +2,7 @@
  *
  * Ordering
  *   F  flusher_sleeps: the flusher stores how it will sleep (seq_cst), then looks at what waits once more, then waits
- *      on the futex; a producer adds to segments_filled (seq_cst), `opgap start` stores its switch, then looks at
+ *      on the futex; a producer adds to filled (seq_cst), `opgap start` stores its switch, then looks at
  *      flusher_sleeps (seq_cst), exchanges it with 0 and wakes the flusher if it slept.  One of the two sees the
  *      other, as both ask for the same number of segments (enough).  A round begins by taking that number (acquire):
  *      so it drains all of them.
@@ -252,22 +252,23 @@ static bool on_main_stack(void)
   return &here < top && top - &here < 4 * 1024 * 1024;
 }
 
-/* How many filled segments wake a flusher that sleeps so: one without a timer, else fewer where there are few. */
+/* How many filled segments, counted as short ones, wake a flusher that sleeps so: one without a timer, else fewer where
+ * there are few. */
 static uint32_t enough(const struct opgap_arena *arena, uint32_t sleeps)
 {
-  uint32_t quarter = arena->segment_limit / 4;
+  uint32_t quarter = arena->block_limit / 4;
   if (sleeps == OPGAP_FLUSHER_ASLEEP)
     return 1;
-  return quarter < DRAIN_SEGMENTS ? quarter : DRAIN_SEGMENTS;
+  return (quarter < DRAIN_SEGMENTS ? quarter : DRAIN_SEGMENTS) * OPGAP_SHORTS_IN_BLOCK;
 }
 
-void opgap_segment_filled(struct opgap_thread *thread, bool lost)
+void opgap_segment_filled(struct opgap_thread *thread, uint32_t shorts)
 {
   struct opgap_state *state = opgap_state;
   if (atomic_load_explicit(&state->flusher, memory_order_acquire)) {
-    uint32_t filled = atomic_fetch_add(&state->segments_filled, 1) + 1; /* F */
+    uint32_t filled = atomic_fetch_add(&state->filled, shorts) + shorts; /* F */
     uint32_t sleeps = atomic_load(&state->arena->flusher_sleeps);
-    if (sleeps != OPGAP_FLUSHER_AWAKE && (lost || filled >= enough(state->arena, sleeps)))
+    if (sleeps != OPGAP_FLUSHER_AWAKE && (shorts == 0 || filled >= enough(state->arena, sleeps)))
       opgap_session_wake();
     return;
   }
@@ -310,15 +311,14 @@ static void prepare_memory(void)
 {
   static uint32_t step; /* consumer only */
   struct opgap_arena *arena = opgap_state->arena;
-  uint32_t ready = atomic_load(&arena->segments_ready), used = atomic_load(&arena->segments_used);
-  bool none_free = (uint32_t)atomic_load(&arena->free_segments) == 0;
-  if (none_free && ready - used < SPARE_SEGMENTS && ready < arena->segment_limit) {
+  uint32_t ready = atomic_load(&arena->blocks_ready), used = atomic_load(&arena->blocks_used);
+  bool none_free = (uint32_t)atomic_load(&arena->free_blocks) == 0;
+  if (none_free && ready - used < SPARE_SEGMENTS && ready < arena->block_limit) {
     step = step < SPARE_SEGMENTS ? SPARE_SEGMENTS : step < 512 ? step * 2 : 512;
-    opgap_grow_segments(arena, step);
+    opgap_grow_blocks(arena, step);
   }
-  uint32_t slots = atomic_load(&arena->slots_ready);
-  if (slots - atomic_load(&arena->slots_high) < SPARE_SLOTS && slots < arena->slot_limit)
-    opgap_grow_slots(arena, 2 * SPARE_SLOTS);
+  while (atomic_load(&arena->slots_ready) - atomic_load(&arena->slots_high) < SPARE_SLOTS && opgap_grow_slots(arena))
+    ;
 }
 
 static uint64_t read_number(const char **text)
@@ -473,7 +473,7 @@ static long flush_round(struct opgap_cell *cell, uint64_t *next_sample)
   if (cell && cell->thread)
     tell_modules(cell);
   uint64_t before = opgap_state->arena->records;
-  atomic_exchange(&opgap_state->segments_filled, 0); /* F: those are drained now */
+  atomic_exchange(&opgap_state->filled, 0); /* F: those are drained now */
   prepare_memory(); /* first: draining takes long when much is waiting, and that is when room is short */
   opgap_drain_now(OPGAP_DRAIN_READY);
   long records = (long)(opgap_state->arena->records - before);
@@ -512,7 +512,7 @@ static void *flusher_main(void *unused)
     flush_round(cell, &next_sample);
     uint32_t sleeps = idle <= IDLE_PERIODS ? OPGAP_FLUSHER_DOZES : OPGAP_FLUSHER_ASLEEP;
     atomic_store(&arena->flusher_sleeps, sleeps); /* F */
-    bool more = !opgap_state->write_failed && (atomic_load(&opgap_state->segments_filled) >= enough(arena, sleeps) ||
+    bool more = !opgap_state->write_failed && (atomic_load(&opgap_state->filled) >= enough(arena, sleeps) ||
                                                switches_waiting() || opgap_modules_wanted());
     if ((more || atomic_load(&opgap_state->flusher) != OPGAP_FLUSHER_RUNS) &&
         atomic_exchange(&arena->flusher_sleeps, 0))
@@ -543,7 +543,7 @@ void opgap_session_threads(void)
     return;
   struct opgap_cell *cell = opgap_cell;
   opgap_cell = &opgap_tool_cell;
-  opgap_grow_segments(state->arena, SPARE_SEGMENTS); /* still by the only thread, which may open the ring file */
+  opgap_grow_blocks(state->arena, SPARE_SEGMENTS); /* still by the only thread, which may open the ring file */
   sigset_t all, before;
   pthread_attr_t attributes;
   sigfillset(&all);

@@ -73,18 +73,16 @@ bool opgap_guest_has_room(void)
   if (guest->slot == NULL)
     return false;
   if (guest->cell.limit == NULL) {
-    uint32_t index = opgap_segment_take(guest->arena);
-    if (index == 0)
+    uint32_t place = opgap_segment_take(guest->arena, false);
+    if (place == 0)
       return false;
-    struct opgap_segment *segment = opgap_arena_segment(guest->arena, index);
+    struct opgap_segment *segment = opgap_arena_segment(guest->arena, place);
     atomic_store_explicit(&segment->next, 0, memory_order_relaxed);
     segment->serial = 0;
     segment->base = 0;
-    atomic_store_explicit(&guest->slot->first_segment, index, memory_order_release); /* B */
-    guest->cell = (struct opgap_cell){.thread = guest->slot,
-                                      .write = segment->data,
-                                      .limit = segment->data + OPGAP_SEGMENT_DATA / 8,
-                                      .bias = 0 - (uint64_t)(uintptr_t)segment->data};
+    atomic_store_explicit(&guest->slot->first_segment, place, memory_order_release); /* B */
+    guest->cell.thread = guest->slot;
+    opgap_cell_enter(&guest->cell, segment);
   }
   return guest->cell.write + 5 <= guest->cell.limit;
 }

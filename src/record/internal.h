@@ -60,12 +60,12 @@ struct opgap_state {
   struct opgap_consumer *consumer;
   struct opgap_thread *process_stream, *gpu_stream; /* written by the consumer only */
   struct opgap_cell *gpu_cell;
-  _Atomic uint32_t drain_lock;      /* tid of the consumer, 0: nobody; futex */
-  _Atomic uint32_t flusher;         /* enum opgap_flusher */
-  _Atomic uint32_t segments_filled; /* since the flusher's round began; ordering F of flusher.c */
-  _Atomic uint32_t live;            /* threads with a slot that have not begun to end */
-  uint64_t file_bytes;              /* of the trace, as we left it */
-  uint32_t last_chunk_bytes;        /* of the file's last chunk if that holds records, else 0 */
+  _Atomic uint32_t drain_lock; /* tid of the consumer, 0: nobody; futex */
+  _Atomic uint32_t flusher;    /* enum opgap_flusher */
+  _Atomic uint32_t filled;     /* short segments, since the flusher's round began; ordering F of flusher.c */
+  _Atomic uint32_t live;       /* threads with a slot that have not begun to end */
+  uint64_t file_bytes;         /* of the trace, as we left it */
+  uint32_t last_chunk_bytes;   /* of the file's last chunk if that holds records, else 0 */
   uint32_t last_chunk_records;
   uint32_t part; /* parts begun after the first (keep.h) */
   int part_file; /* descriptor + 1 of a part that is being begun, 0: none */
@@ -87,8 +87,9 @@ extern struct opgap_cell *opgap_cells;       /* one a slot, wiped by fork */
 
 /* Allocates memory of the arena for real: [offset, offset + bytes).  False: no room. */
 bool opgap_arena_grow(struct opgap_arena *arena, uint64_t offset, uint64_t bytes);
-bool opgap_grow_segments(struct opgap_arena *arena, uint32_t count);
-bool opgap_grow_slots(struct opgap_arena *arena, uint32_t count);
+bool opgap_grow_blocks(struct opgap_arena *arena, uint32_t count);
+/* Makes slots of one more block. */
+bool opgap_grow_slots(struct opgap_arena *arena);
 
 /* opgap_intern in the arena of another process, which this one is a guest of. */
 uint32_t opgap_intern_in(struct opgap_arena *arena, const char *bytes, size_t length);
@@ -101,8 +102,17 @@ bool opgap_session_can_wait(void);
 
 /* Takes a free slot (state TAKEN), or NULL. */
 struct opgap_thread *opgap_slot_claim(struct opgap_arena *arena, uint32_t *index);
-/* Takes a segment: its index + 1; 0: there is no room. */
-uint32_t opgap_segment_take(struct opgap_arena *arena);
+/* Takes a block or a segment (first: the first one of its thread): its place; 0: there is no room. */
+uint32_t opgap_block_take(struct opgap_arena *arena);
+uint32_t opgap_segment_take(struct opgap_arena *arena, bool first);
+/* Records go to this segment from now on; its base and bytes are set. */
+static inline void opgap_cell_enter(struct opgap_cell *cell, struct opgap_segment *segment)
+{
+  cell->segment = segment;
+  cell->write = segment->data;
+  cell->limit = segment->data + (segment->bytes - OPGAP_SEGMENT_HEADER) / 8;
+  cell->bias = segment->base - (uint64_t)(uintptr_t)segment->data;
+}
 /* Takes a free slot for a stream of this session. */
 struct opgap_thread *opgap_slot_take(uint32_t kind, int tid, uint32_t *index);
 void opgap_slot_release(uint32_t index);
@@ -115,9 +125,9 @@ void opgap_drain_leave(void);
 long opgap_drain_now(enum opgap_drain_mode mode);
 /* Ends the flusher and waits for it: the program's last thread is about to end, and libc must find it the last. */
 void opgap_flusher_stop(void);
-/* A producer has filled a segment, or found no other (lost): wakes the flusher, or drains itself when there is none,
- * if enough is waiting. */
-void opgap_segment_filled(struct opgap_thread *thread, bool lost);
+/* A producer has filled a segment, as long as so many short ones, or found no other (0): wakes the flusher, or drains
+ * itself when there is none, if enough is waiting. */
+void opgap_segment_filled(struct opgap_thread *thread, uint32_t shorts);
 /* Descriptors in the flusher's own table; -1 on any other thread, where the same numbers mean the program's files. */
 int opgap_flusher_ring_fd(void);
 int opgap_trace_append(void *context, const void *bytes, size_t size);

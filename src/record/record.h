@@ -16,6 +16,7 @@
 #ifndef OPGAP_RECORD_RECORD_H
 #define OPGAP_RECORD_RECORD_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -44,15 +45,16 @@ enum opgap_group {
 extern uint32_t opgap_active __attribute__((visibility("hidden")));
 
 struct opgap_cell {
-  struct opgap_thread *thread; /* NULL: slow path */
-  uint64_t *write, *limit;     /* free part of the current segment */
-  uint64_t bias;               /* position of an address: (uint64_t)address + bias */
-  uintptr_t busy;              /* stack pointer of who is writing a record on this thread, 0: nobody */
-  uint32_t lost_since;         /* not yet announced by a LOST record */
-  uint32_t ticks_high;         /* of the current segment */
-  uint64_t lost_start;
-  void *framework; /* what the framework's binding keeps for the thread; NULL: nothing yet */
+  struct opgap_thread *thread;   /* NULL: slow path */
+  uint64_t *write, *limit;       /* free part of the current segment */
+  uint64_t bias;                 /* position of an address: (uint64_t)address + bias */
+  uintptr_t busy;                /* stack pointer of who is writing a record on this thread, 0: nobody */
+  uint32_t lost_since;           /* not yet announced by a LOST record */
+  uint32_t ticks_high;           /* of the current segment */
+  void *framework;               /* what the framework's binding keeps for the thread; NULL: nothing yet */
+  struct opgap_segment *segment; /* the current one, NULL: none yet */
 };
+static_assert(sizeof(struct opgap_cell) == 64, "a cell is one cache line");
 extern __thread struct opgap_cell *opgap_cell __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /* Slow path of opgap_self: first call on a thread or in a forked child. */

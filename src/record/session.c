@@ -25,8 +25,8 @@
 #include "record/schedule.h"
 #include "record/stacks.h"
 
-#define FIRST_SEGMENTS 1u /* a short program's start costs what is allocated here */
-#define FIRST_SLOTS 4u
+#define FIRST_BLOCKS 2u /* of slots and of a segment: a short program's start costs what is allocated here */
+#define CROWD 64u       /* threads, from which on a segment of 32 KiB is too much for each */
 #define NAMES_FIRST (16u * 1024u)
 #define NAMES_BYTES (8u * 1024u * 1024u)
 #define SHM "/dev/shm"
@@ -183,29 +183,42 @@ bool opgap_arena_grow(struct opgap_arena *arena, uint64_t offset, uint64_t bytes
   return arena->ring_file[0] == 0 || grow_by_file(arena, first, end - first);
 }
 
-/* Makes up to `count` more units of a region ready.  Allocating the same memory twice is harmless, so threads that grow
- * at once need no lock; the counter is raised after the memory is there. */
-static bool grow_region(struct opgap_arena *arena, _Atomic uint32_t *ready, uint32_t limit, uint64_t offset,
-                        uint64_t unit, uint32_t count)
+/* Makes up to `count` more blocks ready.  Allocating the same memory twice is harmless, so threads that grow at once
+ * need no lock; the counter is raised after the memory is there. */
+bool opgap_grow_blocks(struct opgap_arena *arena, uint32_t count)
 {
-  uint32_t now = atomic_load_explicit(ready, memory_order_acquire);
-  if (count > limit - now)
-    count = limit - now;
-  if (count == 0 || !opgap_arena_grow(arena, offset + now * unit, count * unit))
+  uint32_t ready = atomic_load_explicit(&arena->blocks_ready, memory_order_acquire);
+  if (count > arena->block_limit - ready)
+    count = arena->block_limit - ready;
+  if (count == 0 || !opgap_arena_grow(arena, arena->blocks_offset + (uint64_t)ready * OPGAP_SEGMENT_BYTES,
+                                      (uint64_t)count * OPGAP_SEGMENT_BYTES))
     return false;
-  atomic_compare_exchange_strong_explicit(ready, &now, now + count, memory_order_release, memory_order_relaxed);
+  atomic_compare_exchange_strong_explicit(&arena->blocks_ready, &ready, ready + count, memory_order_release,
+                                          memory_order_relaxed);
   return true;
 }
 
-bool opgap_grow_segments(struct opgap_arena *arena, uint32_t count)
+bool opgap_grow_slots(struct opgap_arena *arena)
 {
-  return grow_region(arena, &arena->segments_ready, arena->segment_limit, arena->segments_offset, OPGAP_SEGMENT_BYTES,
-                     count);
-}
-
-bool opgap_grow_slots(struct opgap_arena *arena, uint32_t count)
-{
-  return grow_region(arena, &arena->slots_ready, arena->slot_limit, arena->slots_offset, OPGAP_SLOT_BYTES, count);
+  uint32_t ready = atomic_load_explicit(&arena->slots_ready, memory_order_acquire);
+  uint32_t place = ready < arena->slot_limit ? opgap_block_take(arena) : 0;
+  if (place == 0)
+    return false;
+  struct opgap_segment *block = opgap_arena_segment(arena, place); /* may have been one */
+  atomic_store_explicit(&block->next, 0, memory_order_relaxed);    /* who wanted to take it meanwhile may look at it */
+  memset((char *)block + sizeof block->next, 0, sizeof *block - sizeof block->next);
+  for (uint32_t n = ready / OPGAP_SLOTS_IN_BLOCK; n < arena->slot_limit / OPGAP_SLOTS_IN_BLOCK; n++) {
+    uint32_t none = 0, end = (n + 1) * OPGAP_SLOTS_IN_BLOCK;
+    if (!atomic_compare_exchange_strong_explicit(opgap_arena_slot_block(arena, n), &none, place, memory_order_release,
+                                                 memory_order_acquire))
+      continue; /* another thread's */
+    while (ready < end && !atomic_compare_exchange_weak_explicit(&arena->slots_ready, &ready, end, memory_order_release,
+                                                                 memory_order_relaxed))
+      ;
+    return true;
+  }
+  opgap_arena_push(arena, &arena->free_blocks, place, place);
+  return false;
 }
 
 static void lay_out(struct opgap_arena *arena, uint64_t size)
@@ -215,14 +228,14 @@ static void lay_out(struct opgap_arena *arena, uint64_t size)
   arena->header_bytes = OPGAP_ARENA_HEADER_BYTES;
   arena->size = size;
   arena->names_size = size / 8 < NAMES_BYTES ? (uint32_t)(size / 8) & ~(NAMES_FIRST - 1) : NAMES_BYTES;
-  arena->slot_limit =
-      size / 4 < OPGAP_SLOT_LIMIT * OPGAP_SLOT_BYTES ? (uint32_t)(size / 4 / OPGAP_SLOT_BYTES) : OPGAP_SLOT_LIMIT;
-  arena->buckets_offset = OPGAP_ARENA_HEADER_BYTES + OPGAP_CONTROL_BYTES;
+  arena->slot_limit = OPGAP_SLOT_LIMIT;
+  arena->slot_blocks_offset = OPGAP_ARENA_HEADER_BYTES + OPGAP_CONTROL_BYTES;
+  arena->buckets_offset = arena->slot_blocks_offset + OPGAP_SLOT_BLOCKS_BYTES;
   arena->names_offset = arena->buckets_offset + OPGAP_NAME_BUCKETS * 4;
-  arena->slots_offset = arena->names_offset + arena->names_size;
-  arena->segments_offset = arena->slots_offset + arena->slot_limit * OPGAP_SLOT_BYTES;
-  uint64_t segments = (size - arena->segments_offset) / OPGAP_SEGMENT_BYTES;
-  arena->segment_limit = segments > 0xfffff ? 0xfffff : (uint32_t)segments;
+  arena->blocks_offset = arena->names_offset + arena->names_size;
+  uint64_t blocks = (size - arena->blocks_offset) / OPGAP_SEGMENT_BYTES;
+  arena->block_limit = blocks > 0xfffff ? 0xfffff : (uint32_t)blocks;
+  arena->crowd = arena->block_limit / 16 < CROWD ? arena->block_limit / 16 : CROWD;
   atomic_store(&arena->names_used, 8); /* id 0 means none */
 }
 
@@ -232,7 +245,7 @@ static bool first_memory(struct opgap_arena *arena)
   if (!opgap_arena_grow(arena, 0, (uint64_t)arena->names_offset + names))
     return false;
   atomic_store(&arena->names_ready, names);
-  return opgap_grow_slots(arena, FIRST_SLOTS) && opgap_grow_segments(arena, FIRST_SEGMENTS);
+  return opgap_grow_blocks(arena, FIRST_BLOCKS) && opgap_grow_slots(arena);
 }
 
 /* Size that a file system can give: at most a quarter of what is free, 0 when that is too little to be of use. */

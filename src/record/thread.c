@@ -15,13 +15,12 @@ struct opgap_cell *opgap_cells;
 __thread struct opgap_cell *opgap_cell __attribute__((tls_model("initial-exec")));
 static __thread struct opgap_cell *vfork_cell __attribute__((tls_model("initial-exec")));
 
-#define GROW_SLOTS 16u
 #define DYING_BATCH 16u
 
 /* A new thread with the tid of a dying one proves that the old one is gone. */
 static void end_predecessor(struct opgap_arena *arena, int tid)
 {
-  uint32_t high = atomic_load_explicit(&arena->slots_high, memory_order_relaxed);
+  uint32_t high = atomic_load_explicit(&arena->slots_high, memory_order_acquire);
   for (uint32_t i = 0; i < high; i++) {
     struct opgap_thread *slot = opgap_arena_slot(arena, i);
     uint32_t dying = OPGAP_SLOT_DYING;
@@ -43,12 +42,12 @@ static bool take_free(struct opgap_arena *arena, uint32_t index)
 
 struct opgap_thread *opgap_slot_claim(struct opgap_arena *arena, uint32_t *index)
 {
-  uint32_t high = atomic_load_explicit(&arena->slots_high, memory_order_relaxed), i;
+  uint32_t high = atomic_load_explicit(&arena->slots_high, memory_order_acquire), i;
   for (i = 0; i < high && !take_free(arena, i); i++)
     ;
   while (i >= high) {
     uint32_t ready = atomic_load_explicit(&arena->slots_ready, memory_order_acquire);
-    if (high >= ready && !opgap_grow_slots(arena, GROW_SLOTS))
+    if (high >= ready && !opgap_grow_slots(arena))
       return NULL;
     if (atomic_compare_exchange_weak_explicit(&arena->slots_high, &high, high + 1, memory_order_acq_rel,
                                               memory_order_relaxed)) {
@@ -176,31 +175,75 @@ void opgap_vfork_leave(void)
 
 /* ---- ring segments ---- */
 
-static uint32_t pop_free(struct opgap_arena *arena)
+static uint32_t pop_free(struct opgap_arena *arena, _Atomic uint64_t *list)
 {
-  uint64_t old = atomic_load_explicit(&arena->free_segments, memory_order_acquire); /* C */
+  uint64_t old = atomic_load_explicit(list, memory_order_acquire); /* C */
   for (;;) {
-    uint32_t index = (uint32_t)old;
-    if (index == 0)
+    uint32_t place = (uint32_t)old;
+    if (place == 0)
       return 0;
-    uint32_t next = atomic_load_explicit(&opgap_arena_segment(arena, index)->next, memory_order_relaxed);
+    uint32_t next = atomic_load_explicit(&opgap_arena_segment(arena, place)->next, memory_order_relaxed);
     uint64_t replacement = ((old >> 32) + 1) << 32 | next;
-    if (atomic_compare_exchange_weak_explicit(&arena->free_segments, &old, replacement, memory_order_acquire,
+    if (atomic_compare_exchange_weak_explicit(list, &old, replacement, memory_order_acquire,
                                               memory_order_acquire)) /* C */
-      return index;
+      return place;
   }
 }
 
 static uint32_t take_new(struct opgap_arena *arena)
 {
-  uint32_t used = atomic_load_explicit(&arena->segments_used, memory_order_relaxed);
+  uint32_t used = atomic_load_explicit(&arena->blocks_used, memory_order_relaxed);
   for (;;) {
-    if (used >= atomic_load_explicit(&arena->segments_ready, memory_order_acquire) && !opgap_grow_segments(arena, 8))
+    if (used >= atomic_load_explicit(&arena->blocks_ready, memory_order_acquire) && !opgap_grow_blocks(arena, 8))
       return 0;
-    if (atomic_compare_exchange_weak_explicit(&arena->segments_used, &used, used + 1, memory_order_relaxed,
+    if (atomic_compare_exchange_weak_explicit(&arena->blocks_used, &used, used + 1, memory_order_relaxed,
                                               memory_order_relaxed))
-      return used + 1;
+      return used * OPGAP_SHORTS_IN_BLOCK + 1;
   }
+}
+
+uint32_t opgap_block_take(struct opgap_arena *arena)
+{
+  uint32_t place = pop_free(arena, &arena->free_blocks);
+  return place ? place : take_new(arena);
+}
+
+/* A free one, or the first of a block whose others are free from now on. */
+static uint32_t take_short(struct opgap_arena *arena)
+{
+  uint32_t place = pop_free(arena, &arena->free_shorts);
+  if (place)
+    return place;
+  place = opgap_block_take(arena);
+  if (place == 0)
+    return 0;
+  uint32_t last = place + OPGAP_SHORTS_IN_BLOCK - 1;
+  for (uint32_t at = place + 1; at < last; at++)
+    atomic_store_explicit(&opgap_arena_segment(arena, at)->next, at + 1, memory_order_relaxed);
+  opgap_arena_push(arena, &arena->free_shorts, place + 1, last);
+  return place;
+}
+
+/* Where many threads live, each begins with a short segment, and goes on with short ones unless there is room: a
+ * quarter of it may go to whoever is busy, before the others come. */
+static bool takes_short(const struct opgap_arena *arena, bool first)
+{
+  if (atomic_load_explicit(&arena->slots_high, memory_order_relaxed) < arena->crowd)
+    return false;
+  return first || atomic_load_explicit(&arena->blocks_used, memory_order_relaxed) >= arena->block_limit / 4;
+}
+
+uint32_t opgap_segment_take(struct opgap_arena *arena, bool first)
+{
+  bool is_short = takes_short(arena, first);
+  uint32_t place = is_short ? take_short(arena) : opgap_block_take(arena);
+  if (place == 0 && !is_short) {
+    place = pop_free(arena, &arena->free_shorts);
+    is_short = true;
+  }
+  if (place)
+    opgap_arena_segment(arena, place)->bytes = is_short ? OPGAP_SHORT_SEGMENT_BYTES : OPGAP_SEGMENT_BYTES;
+  return place;
 }
 
 /* In the unit of the stream's records: those of the process and of a GPU are in nanoseconds. */
@@ -213,17 +256,11 @@ static void announce_loss(struct opgap_cell *cell)
 {
   uint64_t *w = cell->write;
   w[0] = OPGAP_WORD0(OPGAP_EV_LOST, 4, 0, 0);
-  w[1] = cell->lost_start;
+  w[1] = cell->thread->lost_start;
   w[2] = now_of(cell->thread);
   w[3] = cell->lost_since;
   cell->lost_since = 0;
   cell->write += 4;
-}
-
-uint32_t opgap_segment_take(struct opgap_arena *arena)
-{
-  uint32_t index = pop_free(arena);
-  return index ? index : take_new(arena);
 }
 
 uint64_t *opgap_reserve_slow(struct opgap_cell *cell, unsigned words)
@@ -232,48 +269,43 @@ uint64_t *opgap_reserve_slow(struct opgap_cell *cell, unsigned words)
   if (thread == NULL) /* forked between the hook's test and now */
     return NULL;
   struct opgap_arena *arena = opgap_state->arena;
-  uint32_t index = opgap_segment_take(arena);
-  if (index == 0 && words == 0)
+  uint32_t place = opgap_segment_take(arena, cell->segment == NULL);
+  if (place == 0 && words == 0)
     return NULL;
-  if (index == 0) {
+  if (place == 0) {
     if (cell->lost_since++ == 0)
-      cell->lost_start = now_of(thread);
+      thread->lost_start = now_of(thread);
     atomic_store_explicit(&thread->lost, atomic_load_explicit(&thread->lost, memory_order_relaxed) + 1,
                           memory_order_relaxed);
-    opgap_segment_filled(thread, true);
+    opgap_segment_filled(thread, 0);
     return NULL;
   }
-  struct opgap_segment *segment = opgap_arena_segment(arena, index);
-  uint64_t base = 0;
+  struct opgap_segment *segment = opgap_arena_segment(arena, place), *last = cell->segment;
   atomic_store_explicit(&segment->next, 0, memory_order_relaxed);
   segment->serial = thread->serial;
   segment->ticks_high = cell->ticks_high = (uint32_t)(opgap_ticks() >> 32);
-  if (cell->limit == NULL) {
+  if (last == NULL) {
     segment->base = 0;
-    atomic_store_explicit(&thread->first_segment, index, memory_order_release); /* B */
+    atomic_store_explicit(&thread->first_segment, place, memory_order_release); /* B */
   } else {
-    struct opgap_segment *last =
-        (struct opgap_segment *)((char *)cell->limit - OPGAP_SEGMENT_BYTES); /* limit is its end */
     if (cell->write < cell->limit)
       *cell->write = OPGAP_WORD0(0, 0, 0, cell->limit - cell->write);
-    segment->base = base = last->base + OPGAP_SEGMENT_DATA;
-    atomic_store_explicit(&last->next, index, memory_order_release); /* B */
+    segment->base = last->base + (last->bytes - OPGAP_SEGMENT_HEADER);
+    atomic_store_explicit(&last->next, place, memory_order_release); /* B */
   }
-  cell->write = segment->data;
-  cell->limit = segment->data + OPGAP_SEGMENT_DATA / 8;
-  cell->bias = base - (uint64_t)(uintptr_t)segment->data;
+  opgap_cell_enter(cell, segment);
   if (cell->lost_since)
     announce_loss(cell);
   atomic_store_explicit(&thread->write_pos, (uint64_t)(uintptr_t)cell->write + cell->bias,
                         memory_order_release); /* A */
-  if (base > 0)
-    opgap_segment_filled(thread, false);
+  if (last != NULL)
+    opgap_segment_filled(thread, last->bytes / OPGAP_SHORT_SEGMENT_BYTES);
   return cell->write + words <= cell->limit ? cell->write : NULL;
 }
 
 static void turn(struct opgap_cell *cell)
 {
-  if (cell->busy || cell->limit == NULL || cell->ticks_high == (uint32_t)(opgap_ticks() >> 32))
+  if (cell->busy || cell->segment == NULL || cell->ticks_high == (uint32_t)(opgap_ticks() >> 32))
     return;
   opgap_set_busy(cell);
   opgap_reserve_slow(cell, 0); /* without another segment this one goes on, with records in full */

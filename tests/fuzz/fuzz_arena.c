@@ -9,7 +9,7 @@
 #include "format/drain.h"
 #include "format/reader.h"
 
-enum { ARENA_BYTES = 1 << 20, SLOTS = 4, SEGMENTS = 8, NAMES_BYTES = 64 * 1024, FILE_BYTES = 8 << 20 };
+enum { ARENA_BYTES = 1 << 20, SLOTS = 4, BLOCKS = 8, NAMES_BYTES = 64 * 1024, FILE_BYTES = 8 << 20 };
 
 static uint8_t file[FILE_BYTES];
 static size_t file_size;
@@ -30,6 +30,8 @@ static struct opgap_anchor now(const struct opgap_arena *arena)
   return (struct opgap_anchor){2000000, 2000000};
 }
 
+#define PLACE(block) ((block)*OPGAP_SHORTS_IN_BLOCK + 1)
+
 /* A name, and two threads with records of it in chains of segments. */
 static void lay_out(struct opgap_arena *arena)
 {
@@ -38,17 +40,18 @@ static void lay_out(struct opgap_arena *arena)
   arena->version = OPGAP_ARENA_VERSION;
   arena->header_bytes = OPGAP_ARENA_HEADER_BYTES;
   arena->size = ARENA_BYTES;
-  arena->buckets_offset = OPGAP_ARENA_HEADER_BYTES;
+  arena->slot_blocks_offset = OPGAP_ARENA_HEADER_BYTES + OPGAP_CONTROL_BYTES;
+  arena->buckets_offset = arena->slot_blocks_offset + OPGAP_SLOT_BLOCKS_BYTES;
   arena->names_offset = arena->buckets_offset + OPGAP_NAME_BUCKETS * 4;
   arena->names_size = NAMES_BYTES;
-  arena->slots_offset = arena->names_offset + arena->names_size;
   arena->slot_limit = SLOTS;
-  arena->segments_offset = arena->slots_offset + SLOTS * OPGAP_SLOT_BYTES;
-  arena->segment_limit = SEGMENTS;
+  arena->blocks_offset = arena->names_offset + arena->names_size;
+  arena->block_limit = BLOCKS;
   arena->pid = 1;
   arena->first_anchor = arena->last_anchor = (struct opgap_anchor){1000, 1000};
   arena->slots_ready = arena->slots_high = 2;
-  arena->segments_ready = arena->segments_used = 6;
+  arena->blocks_ready = arena->blocks_used = 7;
+  *opgap_arena_slot_block(arena, 0) = PLACE(6);
   arena->names_ready = NAMES_BYTES;
   arena->names_used = 64;
   struct opgap_name *name = opgap_arena_name(arena, 1);
@@ -60,13 +63,14 @@ static void lay_out(struct opgap_arena *arena)
     slot->serial = t + 1;
     slot->tid = (int32_t)t + 1;
     slot->kind = OPGAP_STREAM_THREAD;
-    slot->first_segment = t * 3 + 1;
+    slot->first_segment = PLACE(t * 3);
     slot->depth = 1;
     slot->ops[0].name = 1;
     uint64_t position = 0;
     for (uint32_t s = 0; s < 3; s++) {
-      struct opgap_segment *segment = opgap_arena_segment(arena, t * 3 + s + 1);
-      segment->next = s < 2 ? t * 3 + s + 2 : 0;
+      struct opgap_segment *segment = opgap_arena_segment(arena, PLACE(t * 3 + s));
+      segment->next = s < 2 ? PLACE(t * 3 + s + 1) : 0;
+      segment->bytes = OPGAP_SEGMENT_BYTES;
       segment->serial = t + 1;
       segment->base = s * (uint64_t)OPGAP_SEGMENT_DATA;
       for (size_t w = 0; w + 9 <= OPGAP_SEGMENT_DATA / 8; w += 9) {

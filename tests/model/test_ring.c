@@ -24,9 +24,9 @@
 
 #define SLOTS 3u
 #define SEGMENTS 3u
-#define SLOTS_OFFSET (OPGAP_ARENA_HEADER_BYTES + OPGAP_CONTROL_BYTES)
-#define SEGMENTS_OFFSET (SLOTS_OFFSET + SLOTS * OPGAP_SLOT_BYTES)
-#define ARENA_BYTES (SEGMENTS_OFFSET + SEGMENTS * OPGAP_SEGMENT_BYTES)
+#define SLOT_BLOCKS_OFFSET (OPGAP_ARENA_HEADER_BYTES + OPGAP_CONTROL_BYTES)
+#define BLOCKS_OFFSET (SLOT_BLOCKS_OFFSET + OPGAP_SLOT_BLOCKS_BYTES)
+#define ARENA_BYTES (BLOCKS_OFFSET + (SEGMENTS + 1) * OPGAP_SEGMENT_BYTES) /* the last block is that of the slots */
 #define FILE_BYTES (1u << 20)
 
 struct model_account account[MODEL_THREADS];
@@ -209,24 +209,36 @@ static void see_chunk(void *context, const struct opgap_chunk_header *header, co
   }
 }
 
-/* Every segment is in one chain or in the free list or was never used. */
+static uint32_t place_of(uint32_t block)
+{
+  return block * OPGAP_SHORTS_IN_BLOCK + 1;
+}
+
+/* Counts a list's segments by the short ones in them. */
+static void see_list(unsigned *where, uint32_t place, const char *what)
+{
+  for (; place; place = atomic_load(&opgap_arena_segment(arena, place)->next)) {
+    uint32_t shorts = opgap_arena_segment(arena, place)->bytes / OPGAP_SHORT_SEGMENT_BYTES;
+    for (uint32_t i = 0; i < (shorts ? shorts : 1); i++)
+      if (place + i >= place_of(SEGMENTS) || where[place + i]++)
+        model_fail("%s is broken at segment %u", what, place);
+  }
+}
+
+/* Every segment is in one chain or in a free list or was never used. */
 static void check_segments(void)
 {
-  unsigned where[SEGMENTS + 1] = {0};
-  for (uint32_t s = (uint32_t)atomic_load(&arena->free_segments); s;
-       s = atomic_load(&opgap_arena_segment(arena, s)->next))
-    if (s > SEGMENTS || where[s]++)
-      model_fail("the free list is broken at segment %u", s);
+  unsigned where[SEGMENTS * OPGAP_SHORTS_IN_BLOCK + 1] = {0};
+  see_list(where, (uint32_t)atomic_load(&arena->free_blocks), "the free list of blocks");
+  see_list(where, (uint32_t)atomic_load(&arena->free_shorts), "the free list of short segments");
   for (unsigned i = 0; i < SLOTS; i++) {
     struct opgap_thread *slot = opgap_arena_slot(arena, i);
-    uint32_t s = slot->consumer_segment ? slot->consumer_segment : atomic_load(&slot->first_segment);
-    for (; s; s = atomic_load(&opgap_arena_segment(arena, s)->next))
-      if (s > SEGMENTS || where[s]++)
-        model_fail("the chain of slot %u is broken at segment %u", i, s);
+    see_list(where, slot->consumer_segment ? slot->consumer_segment : atomic_load(&slot->first_segment),
+             "the chain of a slot");
   }
-  for (uint32_t s = 1; s <= SEGMENTS; s++)
-    if (where[s] != (s <= atomic_load(&arena->segments_used)))
-      model_fail("segment %u is in %u lists", s, where[s]);
+  for (uint32_t place = 1; place < place_of(SEGMENTS); place++)
+    if (where[place] != (place < place_of(atomic_load(&arena->blocks_used))))
+      model_fail("segment %u is in %u lists", place, where[place]);
 }
 
 static struct opgap_anchor no_clock(const struct opgap_arena *unused)
@@ -250,7 +262,8 @@ static void skip_chunk(void *context, const struct opgap_chunk_header *header, c
 
 static uint64_t end_of_segment(const struct opgap_thread *slot)
 {
-  return opgap_arena_segment(arena, slot->consumer_segment)->base + OPGAP_SEGMENT_DATA;
+  const struct opgap_segment *segment = opgap_arena_segment(arena, slot->consumer_segment);
+  return segment->base + segment->bytes - OPGAP_SEGMENT_HEADER;
 }
 
 /* As recover.c folds a ring: cut the file to its last whole chunk, skip what it holds, drain. */
@@ -321,7 +334,7 @@ static void finish(bool killed)
       if (cells[s].thread && cells[s].thread->serial == a->serial)
         waiting = cells[s].lost_since;
     happened[LOSS] += a->lost > 0;
-    happened[ROOM_IN_TIME] += a->lost == 0 && arena->segment_limit == 2;
+    happened[ROOM_IN_TIME] += a->lost == 0 && arena->block_limit == 2;
     happened[SLOT_REUSED] += opgap_arena_slot(arena, 0)->serial == a->serial && a->serial > 1;
     if (announced + waiting != a->lost || (end[a->serial] && lost[a->serial] != a->lost))
       model_fail("stream %u lost %llu, announced %llu, to be announced %llu", a->serial, (unsigned long long)a->lost,
@@ -350,13 +363,15 @@ static void lay_out(void)
   arena->magic = OPGAP_ARENA_MAGIC;
   arena->version = OPGAP_ARENA_VERSION;
   arena->header_bytes = OPGAP_ARENA_HEADER_BYTES;
-  arena->buckets_offset = arena->names_offset = arena->slots_offset = SLOTS_OFFSET; /* no names */
+  arena->buckets_offset = arena->names_offset = arena->slot_blocks_offset = SLOT_BLOCKS_OFFSET; /* no names */
   arena->slot_limit = SLOTS;
-  arena->segments_offset = SEGMENTS_OFFSET;
-  arena->segment_limit = SEGMENTS;
+  arena->crowd = SLOTS + 1;
+  arena->blocks_offset = BLOCKS_OFFSET;
+  arena->block_limit = SEGMENTS;
   arena->size = ARENA_BYTES;
+  atomic_store(opgap_arena_slot_block(arena, 0), place_of(SEGMENTS));
   atomic_store(&arena->slots_ready, SLOTS);
-  atomic_store(&arena->segments_ready, SEGMENTS);
+  atomic_store(&arena->blocks_ready, SEGMENTS);
   arena->counter_count = 1;
   arena->counter_events[0] = EV_COUNTED;
   state.arena = arena;
@@ -407,8 +422,8 @@ static void setup_full(void)
   begin_thread(50);
   put_points(&dead, 1);
   opgap_thread_dying();
-  arena->segment_limit = 2;
-  atomic_store(&arena->segments_ready, 2);
+  arena->block_limit = 2;
+  atomic_store(&arena->blocks_ready, 2);
 }
 
 /* Thread 0 is new, and so is its slot. */
@@ -432,8 +447,24 @@ static void setup_passed_on(void)
 {
   producer_near_end(4);
   locals_at_start[2].cell = NULL;
-  arena->segment_limit = 2;
-  atomic_store(&arena->segments_ready, 2);
+  arena->block_limit = 2;
+  atomic_store(&arena->blocks_ready, 2);
+}
+
+/* Thread 0 is at the end of its segment, thread 2 is new, and both need short ones. */
+static void setup_crowd(void)
+{
+  producer_near_end(4);
+  locals_at_start[2].cell = NULL;
+  arena->crowd = 0;
+}
+
+/* Thread 0 is at the end of its short segment, and the others of that block are free. */
+static void setup_crowded(void)
+{
+  arena->crowd = 0;
+  producer_near_end(4);
+  locals_at_start[2].cell = NULL;
 }
 
 enum which {
@@ -443,11 +474,14 @@ enum which {
   SAME_TID,
   TWO_CONSUMERS,
   PASSED_ON,
+  SPLIT,
+  CROWDED,
   KILLED_SEGMENT_END,
   KILLED_NO_ROOM,
   KILLED_BEGINS,
   KILLED_SAME_TID,
-  KILLED_FREEING
+  KILLED_FREEING,
+  KILLED_CROWDED
 };
 
 enum death { LIVES, DIES, DIES_IN_WIPES };
@@ -475,12 +509,15 @@ static const struct ring_case {
     [SAME_TID] = CASE("a tid comes again", setup_same_tid, 3, 1, LIVES, produce_2, drain_twice),
     [TWO_CONSUMERS] = CASE("two consumers", setup_boundary, 2, 1, LIVES, produce_2, drain_once, drain_once),
     [PASSED_ON] = CASE("a segment passed on", setup_passed_on, 2, 1, LIVES, produce_2, drain_twice, produce_2),
+    [SPLIT] = CASE("a block is split", setup_crowd, 2, 1, LIVES, produce_2, drain_twice, produce_2),
+    [CROWDED] = CASE("short segments", setup_crowded, 2, 1, LIVES, produce_2, drain_twice, produce_2),
     [KILLED_SEGMENT_END] = CASE("killed at a segment's end", setup_boundary, 2, 0, DIES, produce_3, drain_twice),
     [KILLED_NO_ROOM] = CASE("killed without room", setup_full, 2, 0, DIES, produce_3, drain_twice),
     [KILLED_BEGINS] = CASE("killed as a thread begins", setup_new, 2, 0, DIES, produce_1_and_end, drain_twice),
     [KILLED_SAME_TID] = CASE("killed as a tid comes again", setup_same_tid, 1, 0, DIES, produce_2, drain_twice),
     [KILLED_FREEING] =
         CASE("killed as a slot is wiped", setup_full, 2, 0, DIES_IN_WIPES, produce_1_and_end, drain_twice),
+    [KILLED_CROWDED] = CASE("killed with short segments", setup_crowded, 2, 0, DIES, produce_3, drain_twice),
 };
 #define CASES (sizeof cases / sizeof *cases)
 
@@ -547,9 +584,8 @@ static int run_mutations(void)
     enum which which;
     struct model_mutation mutation;
   } orders[] = {
-      ORDER("A: write_pos", SEGMENT_END, slot->write_pos),
-      ORDER("C: free_segments", NO_ROOM, arena->free_segments),
-      ORDER("D: slot.state", BEGINS, slot->state),
+      ORDER("A: write_pos", SEGMENT_END, slot->write_pos),     ORDER("C: free_blocks", NO_ROOM, arena->free_blocks),
+      ORDER("C: free_shorts", SPLIT, arena->free_shorts),      ORDER("D: slot.state", BEGINS, slot->state),
       ORDER("G: drain_lock", TWO_CONSUMERS, state.drain_lock),
   };
   int missed = 0;

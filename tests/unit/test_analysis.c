@@ -970,8 +970,16 @@ START_TEST(test_losses_name_their_cure)
   info->lost_records = 27;
   info->lost_by[OPGAP_LOSS_INTERRUPT] = 8;
   info->lost_by[OPGAP_LOSS_UNKNOWN] = 19; /* of these the LOST records tell of 12 */
+  info->lost_threads = 7;
+  fake_setting(p, "lost_samples", "4");
   s = fake_analyse(NULL);
-  ck_assert_uint_eq(s->notice_count, 3);
+  ck_assert_uint_eq(s->notice_count, 5);
+  ck_assert_str_eq(s->notices[3], "samples of memory and scheduler lost: 4 found no room in the rings");
+  ck_assert_str_eq(s->notices[4],
+                   "threads lost: 7 found no room, and nothing of them was recorded (of each process at most 4095 at a "
+                   "time are, fewer where --buffer is small)");
+  ck_assert(s->complete);
+  ck_assert_uint_eq(s->lost_threads, 7);
   ck_assert_str_eq(s->notices[0], "records lost: 12 found no room in the rings (record with a larger --buffer)");
   ck_assert_str_eq(s->notices[1], "records lost: 8 calls of signal handlers that interrupted the making of a record "
                                   "(do less in the handlers (set a flag, or signalfd); a larger --buffer does not "

@@ -730,6 +730,9 @@ START_TEST(test_runs_that_cannot_be_compared)
   run->lost_why = "3 ops inside too many others: mark fewer";
   expect_incomparable("lost 3 records: its counts are not exact (3 ops inside too many others: mark fewer)");
   run->lost_records = 0;
+  run->lost_threads = 2;
+  expect_incomparable("lost 2 threads");
+  run->lost_threads = 0;
   run->damage = "12 bytes missing";
   expect_incomparable("12 bytes missing");
   run->damage = NULL;
