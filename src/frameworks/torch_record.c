@@ -8,11 +8,13 @@
  *                          everything, in the place of a return.
  * Begin and end            Operators are objects on the stack: they end where they began, and their address is the tag.
  *                          They have no context, which torch would have to destroy, unless their begin was not
- * recorded. Ranges                   TorchScript functions and user ranges may end on another thread (a suspended
- * interpreter, a completed collective).  Each has a `struct range` as its context, which keeps what a record needs.
- * Ended elsewhere, it is recorded there, and its owner is told that its open op is stale.  One that torch marks as
- * asynchronous never enters a thread's stack of ops. Schedule                 Outside its window nothing is recorded,
- * but ranges that tell steps are followed to their end (steps.h).
+ *                          recorded.
+ * Ranges                   TorchScript functions and user ranges may end on another thread (a suspended interpreter, a
+ *                          completed collective).  Each has a `struct range` as its context, which keeps what a
+ *                          record needs.  Ended elsewhere, it is recorded there, and its owner is told that its open
+ *                          op is stale.  One that torch marks as asynchronous never enters a thread's stack of ops.
+ * Schedule                 Outside its window nothing is recorded, but ranges that tell steps are followed to their end
+ *                          (steps.h).
  *
  * Threads   block: its slot's thread, except `stale`.  range: who began it; then who ends it; then who takes it again.
  * Memory    blocks: one private mapping, zeroed by fork, pages touched as used.  ranges: static and kept by fork,
