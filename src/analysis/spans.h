@@ -2,11 +2,13 @@
  *
  * Order     By start.  Spans of one thread come parents first, in the order in which they began; where two began in
  *           the same nanosecond the outer one still comes first.  GPU activity is put in order within a window of
- *           65,536 records.  Samples, losses and ranges that need not nest come when they are read: about when they
- * end. Memory    Bounded by processes, streams and names, plus one open record for each 16,384 records inside it.  A
- * trace is read twice: first for spans with more inside than that, and for devices and threads. Threads   one at a
- * time. Ownership: a span lives until the next call, its texts as long as the stream. Times     ns since the trace's
- * start, as in the summary.
+ *           65,536 records.  Samples, losses and ranges that need not nest come when they are read: about when
+ *           they end.
+ * Memory    Bounded by processes, streams and names, plus one open record for each 16,384 records inside it.  A
+ *           trace is read twice: first for spans with more inside than that, and for devices and threads.
+ * Threads   One at a time.
+ * Ownership A span lives until the next call, its texts as long as the stream.
+ * Times     ns since the trace's start, as in the summary.
  */
 #ifndef OPGAP_ANALYSIS_SPANS_H
 #define OPGAP_ANALYSIS_SPANS_H

@@ -2,10 +2,10 @@
  *
  * Purpose   One shared, really allocated mapping per process holds rings, counters, open ops and names, so that what a
  *           thread committed is still there after SIGKILL.  The tracer writes it; the flusher drains it into the trace
- *           file; after a death `opgap` (or a sibling) drains the rest.  Because another program reads it, its layout
- * is a format: offsets and sizes are versioned and asserted here. Threads   Each field names its only writer;
- * everything shared is an atomic with its partner beside it. Ownership The process that created it; after its death
- * whoever takes `recovery_lock`.
+ *           file; after a death `opgap` (or a sibling) drains the rest.  Because another program reads it, its
+ *           layout is a format: offsets and sizes are versioned and asserted here.
+ * Threads   Each field names its only writer; everything shared is an atomic with its partner beside it.
+ * Ownership The process that created it; after its death whoever takes `recovery_lock`.
  *
  * Regions (byte offsets in the header; each is allocated from its front as it is needed, never sparse):
  *
