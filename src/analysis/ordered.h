@@ -5,8 +5,9 @@
  * began.  GPU streams come in order of delivery and are sorted within a window.  Samples, losses and ranges that need
  * not nest are no part of the tree (ordered_outside) and come as they are read.
  *
- * Memory    at most ORDERED_WINDOW records a thread stream and ORDERED_GPU_WINDOW a GPU stream, taken as they are
- * needed, plus the large ones. Threads   one at a time.
+ * Memory    At most ORDERED_WINDOW records a thread stream and ORDERED_GPU_WINDOW a GPU stream, taken as they are
+ *           needed, plus the large ones.
+ * Threads   One at a time.
  */
 #ifndef OPGAP_ANALYSIS_ORDERED_H
 #define OPGAP_ANALYSIS_ORDERED_H

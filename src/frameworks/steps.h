@@ -1,8 +1,9 @@
 /* Steps of the training, as the schedule counts them while the program runs.
  *
  * Purpose   OPGAP_SCHEDULE opens and closes recording by steps.  A step ends where the best source says so:
- * opgap_step() before a profiler's ProfilerStep#N range before an optimizer's Optimizer.step#X range.  Once a better
- * source has spoken, weaker ones are not counted. Threads   any; hot only while there is a schedule.
+ *           opgap_step() before a profiler's ProfilerStep#N range before an optimizer's Optimizer.step#X range.
+ *           Once a better source has spoken, weaker ones are not counted.
+ * Threads   Any; hot only while there is a schedule.
  */
 #ifndef OPGAP_FRAMEWORKS_STEPS_H
 #define OPGAP_FRAMEWORKS_STEPS_H

@@ -8,8 +8,8 @@
 
 #include <stdbool.h>
 
-/* Can a file of this name be made, or be written as it is where it is no plain file?  0, or the errno that it would fail
- * with; nothing is touched.  So that a wrong name is told before a long run of work, not behind it. */
+/* Can a file of this name be made, or be written as it is where it is no plain file?  0, or the errno that it would
+ * fail with; nothing is touched.  So that a wrong name is told before a long run of work, not behind it. */
 int replace_check(const char *path);
 /* A temporary name beside `path`, to be freed, registered so that replace_abandon removes it; NULL: errno says why. */
 char *replace_begin(const char *path);
