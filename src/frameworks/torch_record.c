@@ -387,8 +387,6 @@ static inline __attribute__((always_inline)) void **begin(void **context, opgap_
     return begin_any(context, function, scope);
   const char *name = torch.name(function);
   struct opgap_cell *cell = opgap_cell;
-  if (opgap_unlikely(cell == NULL))
-    return begin_any(context, function, scope);
   struct opgap_thread *thread = cell->thread;
   atomic_signal_fence(memory_order_seq_cst); /* a handler may fork, which wipes the cell: `framework` tells */
   struct block *block = cell->framework;
@@ -472,7 +470,7 @@ static void end(opgap_torch_function *function, void *context)
     return;
   }
   struct opgap_cell *cell = opgap_cell;
-  struct opgap_thread *thread = cell ? cell->thread : NULL;
+  struct opgap_thread *thread = cell->thread;
   if (opgap_likely(thread != NULL))
     opgap_op_end_on(cell, thread, OPGAP_EV_OP, (uint64_t)(uintptr_t)function, sequence_of(function));
 }

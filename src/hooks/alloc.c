@@ -102,7 +102,7 @@ static inline __attribute__((always_inline)) void note_event(struct opgap_thread
                                                              const void *block, uint64_t value, uint32_t status)
 {
   struct opgap_cell *cell = opgap_cell;
-  if (opgap_unlikely(cell == NULL || cell->thread != thread))
+  if (opgap_unlikely(cell->thread != thread))
     return;
   opgap_span(cell, id, at, at, OPGAP_ADDRESS(block), value, status);
 }
@@ -158,7 +158,7 @@ static inline __attribute__((always_inline)) void *note_short_event(struct opgap
                                                                     unsigned counter, void *block, size_t size)
 {
   struct opgap_cell *cell = opgap_cell; /* as in opgap_hook_record */
-  if (opgap_unlikely(block == NULL || cell == NULL || cell->thread != thread ||
+  if (opgap_unlikely(block == NULL || cell->thread != thread ||
                      !opgap_short_record(cell, thread, id, OPGAP_ADDRESS(block), size)))
     return note_long_event(thread, id, counter, block, size);
   return block;

@@ -86,8 +86,7 @@ extern bool opgap_realloc_is_ours OPGAP_HIDDEN;
  * on NULL they jump to a function that uses OPGAP_ENTER. */
 static inline struct opgap_thread *opgap_known_thread(void)
 {
-  struct opgap_cell *cell = opgap_cell;
-  return opgap_likely(cell != NULL) ? cell->thread : NULL;
+  return opgap_cell->thread;
 }
 #define OPGAP_ENTER_FAST(group) (opgap_unlikely(!(opgap_active & OPGAP_GROUP_##group)) ? NULL : opgap_known_thread())
 #define OPGAP_COLD static __attribute__((noinline, cold))
@@ -113,7 +112,7 @@ static inline void opgap_hook_record(struct opgap_thread *thread, unsigned event
                                      uint64_t object, uint64_t value, uint32_t status)
 {
   struct opgap_cell *cell = opgap_cell;
-  if (opgap_unlikely(cell == NULL || cell->thread != thread))
+  if (opgap_unlikely(cell->thread != thread))
     return;
   thread->call_event = 0;
   opgap_span(cell, event, start, end, object, value, status);

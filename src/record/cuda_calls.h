@@ -42,7 +42,7 @@ static inline bool opgap_cuda_is_ours(struct opgap_thread *thread, uint32_t befo
     return true;
   if ((now != before || phase == OPGAP_CUDA_CHANGING) && opgap_cuda_straddles(name, start, status))
     return true;
-  if (opgap_cell != NULL && opgap_cell->thread == thread) /* else the slot is a parent's */
+  if (opgap_cell->thread == thread) /* else the slot is a parent's */
     thread->call_event = 0;
   return false;
 }

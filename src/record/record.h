@@ -55,6 +55,8 @@ struct opgap_cell {
   struct opgap_segment *segment; /* the current one, NULL: none yet */
 };
 static_assert(sizeof(struct opgap_cell) == 64, "a cell is one cache line");
+/* The cell of a thread that has none yet, in the place of NULL: a hook has one test less.  Nobody writes it. */
+extern struct opgap_cell opgap_no_cell __attribute__((visibility("hidden")));
 extern __thread struct opgap_cell *opgap_cell __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /* Slow path of opgap_self: first call on a thread or in a forked child. */
@@ -62,10 +64,8 @@ struct opgap_thread *opgap_self_slow(void);
 /* The calling thread's slot, or NULL: pass through. */
 static inline struct opgap_thread *opgap_self(void)
 {
-  struct opgap_cell *cell = opgap_cell;
-  if (opgap_unlikely(cell == NULL || cell->thread == NULL))
-    return opgap_self_slow();
-  return cell->thread;
+  struct opgap_thread *thread = opgap_cell->thread;
+  return opgap_likely(thread != NULL) ? thread : opgap_self_slow();
 }
 
 /* For hooks that only count, or whose record a guest can write (guest.h): the slot of the calling thread or, in a
@@ -74,10 +74,8 @@ static inline struct opgap_thread *opgap_self(void)
 struct opgap_thread *opgap_self_counting_slow(void);
 static inline struct opgap_thread *opgap_self_counting(void)
 {
-  struct opgap_cell *cell = opgap_cell;
-  if (opgap_unlikely(cell == NULL || cell->thread == NULL))
-    return opgap_self_counting_slow();
-  return cell->thread;
+  struct opgap_thread *thread = opgap_cell->thread;
+  return opgap_likely(thread != NULL) ? thread : opgap_self_counting_slow();
 }
 
 /* Adds to a count of the calling thread's slot, which the consumer reads meanwhile (relaxed: a count orders nothing).

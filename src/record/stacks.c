@@ -621,7 +621,7 @@ static void tell_frame(uint32_t name)
 void opgap_stack_note(unsigned event, uint64_t ticks, uint64_t bytes)
 {
   struct opgap_cell *cell = opgap_cell;
-  if (cell == NULL || cell->thread == NULL || cell->busy || opgap_stack_ticks == UINT64_MAX)
+  if (cell->thread == NULL || cell->busy || opgap_stack_ticks == UINT64_MAX)
     return;
   int error = errno; /* libunwind asks the kernel whether memory is there */
   struct opgap_thread *thread = cell->thread;

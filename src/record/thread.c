@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 
 #include "format/reader.h"
+#include "record/early.h"
 #include "record/guest.h"
 #include "record/internal.h"
 #include "record/op.h"
@@ -12,7 +13,8 @@
 
 struct opgap_cell opgap_tool_cell, opgap_flusher_cell, opgap_unwind_cell;
 struct opgap_cell *opgap_cells;
-__thread struct opgap_cell *opgap_cell __attribute__((tls_model("initial-exec")));
+OPGAP_READ_EARLY struct opgap_cell opgap_no_cell;
+__thread struct opgap_cell *opgap_cell __attribute__((tls_model("initial-exec"))) = &opgap_no_cell;
 static __thread struct opgap_cell *vfork_cell __attribute__((tls_model("initial-exec")));
 
 #define DYING_BATCH 16u
@@ -149,7 +151,7 @@ struct opgap_thread *opgap_self_counting_slow(void)
 void opgap_thread_dying(void)
 {
   struct opgap_cell *cell = opgap_cell;
-  if (cell == NULL || cell->thread == NULL)
+  if (cell->thread == NULL)
     return;
   uint32_t live = OPGAP_SLOT_LIVE;
   if (!atomic_compare_exchange_strong_explicit(&cell->thread->state, &live, OPGAP_SLOT_DYING, memory_order_release,

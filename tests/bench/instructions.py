@@ -27,8 +27,8 @@ RUNS = [
 # read_1 has more room: the C library's string functions differ between processors (range, up to 14), and where the
 # upper half of the time changes in a loop, once in two seconds, a segment ends (ops, and malloc_free as events).
 CEILINGS = {
-    ("x86_64", "GNU", "12"): [47, 34, 59, 43, 19, 21, 122, 402, 366, 135],
-    ("x86_64", "Clang", "14"): [56, 37, 61, 44, 19, 30, 151, 411, 353, 145],
+    ("x86_64", "GNU", "12"): [44, 33, 56, 40, 18, 20, 119, 386, 364, 130],
+    ("x86_64", "Clang", "14"): [53, 36, 58, 41, 18, 29, 126, 398, 350, 140],
 }
 SKIPPED = 77
 

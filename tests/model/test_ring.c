@@ -387,7 +387,7 @@ static void lay_out(void)
 static struct opgap_cell *begin_thread(int tid)
 {
   setup_tid = tid;
-  opgap_cell = NULL;
+  opgap_cell = &opgap_no_cell;
   if (opgap_self() == NULL)
     abort();
   setup_tid = 0;
@@ -429,7 +429,7 @@ static void setup_full(void)
 /* Thread 0 is new, and so is its slot. */
 static void setup_new(void)
 {
-  locals_at_start[0].cell = NULL;
+  locals_at_start[0].cell = &opgap_no_cell;
 }
 
 /* Thread 0 is new and has the tid of one that ended. */
@@ -446,7 +446,7 @@ static void setup_same_tid(void)
 static void setup_passed_on(void)
 {
   producer_near_end(4);
-  locals_at_start[2].cell = NULL;
+  locals_at_start[2].cell = &opgap_no_cell;
   arena->block_limit = 2;
   atomic_store(&arena->blocks_ready, 2);
 }
@@ -455,7 +455,7 @@ static void setup_passed_on(void)
 static void setup_crowd(void)
 {
   producer_near_end(4);
-  locals_at_start[2].cell = NULL;
+  locals_at_start[2].cell = &opgap_no_cell;
   arena->crowd = 0;
 }
 
@@ -464,7 +464,7 @@ static void setup_crowded(void)
 {
   arena->crowd = 0;
   producer_near_end(4);
-  locals_at_start[2].cell = NULL;
+  locals_at_start[2].cell = &opgap_no_cell;
 }
 
 enum which {
