@@ -150,6 +150,8 @@ static void add_hook(struct analysis *a, struct thread *t, const struct hook *ho
   breakdown_call(a, t, hook, r);
   if (r->status != 0)
     memory_failed(a, t, hook, r);
+  else
+    memory_had(a, t, hook, r);
   uint64_t ns = r->end_ns - r->start_ns;
   if (blocking) {
     uint64_t inside = timeline_inside(a, t, r);

@@ -326,6 +326,7 @@ static const struct field memory_fields[] = {
     PLAIN(U64, FIRST, opgap_sum_memory, churn_count),
     PLAIN(U64, FIRST, opgap_sum_memory, churn_bytes),
     PLAIN(U64, FIRST, opgap_sum_memory, churn_steps),
+    PLAIN(U64, SUM, opgap_sum_memory, device_retries),
     ROWS(ALL, opgap_sum_memory, peaks, peak_count, peak),
     ROWS(ALL, opgap_sum_memory, lived, lived_count, lived),
     ROWS(ALL, opgap_sum_memory, failures, failure_count, failure),

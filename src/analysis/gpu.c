@@ -255,7 +255,9 @@ static void add_api(struct analysis *a, unsigned process, const struct opgap_rec
     queue_add(g, queue_of(g, process, l->thread, true), serial);
   a->launches = true;
   const struct process *p = &a->processes[process];
-  const struct thread *t = thread_of(a, process, l->thread);
+  struct thread *t = thread_of(a, process, l->thread);
+  if (t != NULL)
+    memory_cuda_call(a, t, l->name, r);
   if (p->main_thread != UINT32_MAX && t == &a->threads[p->main_thread])
     breakdown_cuda_call(a, process, l->name, r->start_ns, r->end_ns);
 }

@@ -219,11 +219,14 @@ struct churn {
 /* An allocation that failed. */
 struct failure {
   uint32_t thread, call, op; /* call, op: gid; op: the innermost around it, 0: not known (yet) */
-  unsigned depth;
+  unsigned depth;            /* FAILURE_BY_TIME: CUPTI told of it, and the op is the innermost around `at` */
+  uint32_t correlation;      /* CUPTI's id of the call, 0: a hook told of it */
+  bool told;                 /* `last` is made */
   int32_t error;
   uint64_t at, bytes, live, rss; /* bytes asked for; live, rss: of the process then, or OPGAP_UNKNOWN */
   VEC(const char *) last;        /* what the thread did before, the latest first */
 };
+#define FAILURE_BY_TIME UINT32_MAX
 #define FAILURE_LIMIT 16u /* of a process: the first half, and the latest */
 
 struct step_list {
@@ -359,6 +362,7 @@ struct process {
   bool alloc_events;
   struct churn churn; /* so far */
   VEC(struct failure) failures;
+  uint64_t device_retries; /* failed calls of CUDA's that had memory when they were made again */
   uint64_t overhead[5];
   bool has_overhead;
   uint64_t gpu_invalid, gpu_lost;
@@ -694,6 +698,10 @@ static inline void memory_op(struct analysis *a, struct process *p, struct threa
 }
 /* A call that allocates, of the host or a device, has failed. */
 void memory_failed(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
+/* A call of CUDA's had what it asked for, by a hook. */
+void memory_had(struct analysis *a, const struct thread *t, const struct hook *hook, const struct opgap_record *r);
+/* A call of CUDA's, by CUPTI, on a thread. */
+void memory_cuda_call(struct analysis *a, struct thread *t, uint32_t call, const struct opgap_record *r);
 void memory_sample(struct analysis *a, unsigned process, const struct opgap_record *r);
 void memory_finish(struct analysis *a);
 

@@ -46,17 +46,6 @@ void memory_stack(struct analysis *a, struct thread *t, const struct opgap_recor
   live_placed(&p->live, &t->waiting, (uint32_t)(t - a->threads), r->depth, r->field[2], *place - 1);
 }
 
-void memory_op_around(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name)
-{
-  struct process *p = &a->processes[t->process];
-  for (size_t i = 0; i < p->failures.count; i++) {
-    struct failure *failure = &p->failures.at[i];
-    if (failure->op == 0 && failure->thread == (uint32_t)(t - a->threads) && failure->depth == r->depth + 1u &&
-        failure->at >= r->start_ns)
-      failure->op = name;
-  }
-}
-
 void memory_blocks_of(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name)
 {
   live_op_ended(&a->processes[t->process].live, &t->waiting, (uint32_t)(t - a->threads), r->depth, name,
@@ -74,9 +63,13 @@ static void tell(struct analysis *a, struct failure *failure, uint32_t name, uin
       opgap_pool_printf(a->pool, "%s, ended %.3f ms before", analysis_text(a, name), (double)(failure->at - end) / 1e6);
 }
 
-/* The last ops and calls of the thread, from both rings. */
-static void last_operations(struct analysis *a, const struct thread *t, struct failure *failure)
+/* The last ops and calls of the thread, from both rings, once: when its records are read until `reached` and all that
+ * ended before the failure has come. */
+static void last_operations(struct analysis *a, const struct thread *t, struct failure *failure, uint64_t reached)
 {
+  if (failure->told || reached < failure->at)
+    return;
+  failure->told = true;
   size_t op = t->ops.count, call = t->calls.count;
   while (failure->last.count < LAST_OPERATIONS && (op > 0 || call > 0)) {
     const struct past_op *o = op > 0 ? RING_AT(&t->ops, op - 1) : NULL;
@@ -91,12 +84,22 @@ static void last_operations(struct analysis *a, const struct thread *t, struct f
   }
 }
 
-void memory_failed(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r)
+void memory_op_around(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name)
 {
   struct process *p = &a->processes[t->process];
-  bool cuda = hook->verb == VERB_CUDA && r->status == CUDA_OUT_OF_MEMORY;
-  if (hook->verb != VERB_ALLOC && !cuda)
-    return;
+  for (size_t i = 0; i < p->failures.count; i++) {
+    struct failure *failure = &p->failures.at[i];
+    if (failure->thread == (uint32_t)(t - a->threads))
+      last_operations(a, t, failure, r->end_ns);
+    bool around = failure->depth == FAILURE_BY_TIME ? failure->at <= r->end_ns : failure->depth == r->depth + 1u;
+    if (failure->op == 0 && failure->thread == (uint32_t)(t - a->threads) && around && failure->at >= r->start_ns)
+      failure->op = name;
+  }
+}
+
+static struct failure *add_failure(struct analysis *a, struct thread *t, uint32_t call, const struct opgap_record *r)
+{
+  struct process *p = &a->processes[t->process];
   if (p->failures.count == FAILURE_LIMIT) { /* one of the later half makes room */
     struct failure *gone = &p->failures.at[FAILURE_LIMIT / 2];
     VEC_FREE(&gone->last);
@@ -105,14 +108,73 @@ void memory_failed(struct analysis *a, struct thread *t, const struct hook *hook
   }
   struct failure *failure = VEC_PUSH(&p->failures);
   failure->thread = (uint32_t)(t - a->threads);
-  failure->call = hook->name;
-  failure->depth = r->depth;
-  failure->error = (int32_t)r->status;
+  failure->call = call;
   failure->at = r->end_ns;
-  failure->bytes = r->field[1] ? r->field[1] : OPGAP_UNKNOWN;
   failure->live = p->alloc_events ? p->live.bytes : OPGAP_UNKNOWN;
   failure->rss = p->samples.count ? p->samples.at[p->samples.count - 1].rss : OPGAP_UNKNOWN;
-  last_operations(a, t, failure);
+  return failure;
+}
+
+void memory_failed(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r)
+{
+  bool cuda = hook->verb == VERB_CUDA && r->status == CUDA_OUT_OF_MEMORY;
+  if (hook->verb != VERB_ALLOC && !cuda)
+    return;
+  struct failure *failure = add_failure(a, t, hook->name, r);
+  failure->depth = r->depth;
+  failure->error = (int32_t)r->status;
+  failure->bytes = r->field[1] ? r->field[1] : OPGAP_UNKNOWN;
+  last_operations(a, t, failure, r->end_ns);
+}
+
+/* The same call of the same thread, that failed last, has memory now: it was asked again after something was freed, as
+ * PyTorch's allocator frees the blocks that it has cached.  That is no failure.  bytes: OPGAP_UNKNOWN: not recorded. */
+static void had(struct process *p, uint32_t thread, uint32_t call, uint64_t bytes)
+{
+  for (size_t i = p->failures.count; i-- > 0;) {
+    struct failure *failure = &p->failures.at[i];
+    if (failure->thread != thread || failure->call != call)
+      continue;
+    if (failure->bytes != bytes)
+      return;
+    VEC_FREE(&failure->last);
+    memmove(failure, failure + 1, (p->failures.count - i - 1) * sizeof *failure);
+    p->failures.count--;
+    p->device_retries++;
+    return;
+  }
+}
+
+void memory_had(struct analysis *a, const struct thread *t, const struct hook *hook, const struct opgap_record *r)
+{
+  struct process *p = &a->processes[t->process];
+  if (hook->verb == VERB_CUDA && p->failures.count > 0)
+    had(p, (uint32_t)(t - a->threads), hook->name, r->field[1] ? r->field[1] : OPGAP_UNKNOWN);
+}
+
+/* GPU streams are read before or behind the records of the thread: the op around the call has ended, or will. */
+void memory_cuda_call(struct analysis *a, struct thread *t, uint32_t call, const struct opgap_record *r)
+{
+  struct process *p = &a->processes[t->process];
+  uint32_t thread = (uint32_t)(t - a->threads), result = (uint32_t)r->field[2];
+  if (result == 0 && p->failures.count > 0)
+    had(p, thread, call, OPGAP_UNKNOWN);
+  if (result != CUDA_OUT_OF_MEMORY)
+    return;
+  for (size_t i = p->failures.count; i-- > 0;)
+    if (p->failures.at[i].correlation == r->status) /* the driver's call inside the runtime's, or that around it */
+      return;
+  struct failure *failure = add_failure(a, t, call, r);
+  failure->depth = FAILURE_BY_TIME;
+  failure->correlation = r->status;
+  failure->error = (int32_t)result;
+  failure->bytes = OPGAP_UNKNOWN;
+  last_operations(a, t, failure, t->last_ns);
+  for (size_t i = 0; i < t->ops.count && failure->op == 0; i++) { /* of those that have ended the outer one is remembered */
+    const struct past_op *op = RING_AT(&t->ops, i);
+    if (op->start <= failure->at && failure->at <= op->end)
+      failure->op = op->name;
+  }
 }
 
 static void finish_failures(struct analysis *a)
@@ -124,9 +186,11 @@ static void finish_failures(struct analysis *a)
   memory->failures = opgap_pool_alloc(a->pool, count * sizeof *memory->failures);
   for (unsigned i = 0; i < a->process_count; i++) {
     const struct process *p = &a->processes[i];
+    memory->device_retries += p->included ? p->device_retries : 0;
     for (size_t k = 0; p->included && k < p->failures.count; k++) {
-      const struct failure *failure = &p->failures.at[k];
+      struct failure *failure = &p->failures.at[k];
       const struct thread *t = &a->threads[failure->thread];
+      last_operations(a, t, failure, UINT64_MAX);
       struct opgap_sum_failure *row = &memory->failures[memory->failure_count++];
       *row = (struct opgap_sum_failure){.pid = p->info->pid,
                                         .tid = t->tid,

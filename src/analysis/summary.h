@@ -139,6 +139,7 @@ struct opgap_sum_memory {
   const char *churn_of; /* "all allocations" (exact), "inside ops", "" unknown */
   uint64_t churn_count, churn_bytes, churn_steps;
   /* Of each process with OPGAP_ALLOC=events: what lived at its peak and what grows, largest at the peak first. */
+  uint64_t device_retries; /* calls of CUDA's that found no memory, and had it when they were made again */
   size_t peak_count, lived_count, failure_count;
   struct opgap_sum_peak *peaks;
   struct opgap_sum_lived *lived;

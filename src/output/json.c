@@ -252,6 +252,7 @@ static json_t *memory_json(const struct opgap_summary *s)
   PUT(j, "alive_at_peak", lived);
   PUT(j, "leak_least_bytes", json_real(OPGAP_LEAK_LEAST));
   PUT(j, "failures", failures);
+  PUT(j, "device_retries", number(m->device_retries));
   PUT(j, "samples", courses);
   return j;
 }

@@ -666,6 +666,11 @@ static void failures(const struct page *p)
     for (size_t k = 0; k < m->failures[i].last_count; k++)
       say(p, "  %s", m->failures[i].last[k]);
   }
+  if (m->device_retries > 0)
+    say(p,
+        "%llu calls for device memory failed and had it when they were made again (PyTorch frees what it has cached "
+        "first): the device is nearly full, and each such call waits for it",
+        (unsigned long long)m->device_retries);
 }
 
 /* What lived at the peak, and what grows. */

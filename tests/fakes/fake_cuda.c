@@ -2,7 +2,8 @@
  *
  * Settings (environment): FAKE_GPU_DEVICES (1), FAKE_LAUNCH_NS (5000, launch latency), FAKE_MALLOC_NS (0, how long
  * cudaMalloc holds its caller), FAKE_START_NS (0, how long cuInit goes on after it has loaded the injection),
- * FAKE_HOLD_NS (0, how long the first call goes on after it was reported).
+ * FAKE_HOLD_NS (0, how long the first call goes on after it was reported), FAKE_GPU_MEMORY (0: no limit; bytes that can
+ * be allocated on the devices: beyond, cudaMalloc returns cudaErrorMemoryAllocation, 2: driver_types.h).
  */
 #include "fake_gpu.h"
 
@@ -299,8 +300,20 @@ static void note_block(char *at, size_t bytes, int kind)
   drop_lock();
 }
 
+static bool fits(size_t bytes)
+{
+  uint64_t most = fake_setting("FAKE_GPU_MEMORY", 0), used = 0;
+  take_lock();
+  for (int i = 0; i < BLOCKS; i++)
+    used += blocks[i].at != NULL && blocks[i].kind == 2 ? blocks[i].bytes : 0;
+  drop_lock();
+  return most == 0 || used + bytes <= most;
+}
+
 void *fake_memory_new(size_t bytes, bool pinned_host)
 {
+  if (!pinned_host && !fits(bytes))
+    return NULL;
   long at = syscall(SYS_mmap, NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == -1)

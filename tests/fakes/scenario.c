@@ -446,6 +446,32 @@ static void scenario_check(void)
   }
 }
 
+/* With FAKE_GPU_MEMORY of 4 MiB.  A caching allocator as PyTorch's: what finds no room frees what is cached and asks
+ * again, the first time with success; the second time both find none. */
+static void *caching_malloc(size_t bytes, void **cached)
+{
+  void *at = NULL;
+  if (cudaMalloc(&at, bytes) == 0)
+    return at;
+  cudaDeviceSynchronize();
+  if (*cached != NULL)
+    cudaFree(*cached);
+  *cached = NULL;
+  at = NULL;
+  return cudaMalloc(&at, bytes) == 0 ? at : NULL;
+}
+
+static void scenario_oom(void)
+{
+  void *cached = NULL;
+  cudaMalloc(&cached, 3 << 20);
+  run_kernels(between_nothing);
+  void *had = caching_malloc(2 << 20, &cached);
+  run_kernels(between_nothing);
+  void *had_not = caching_malloc(8 << 20, &cached);
+  printf("had %d, %d\n", had != NULL, had_not != NULL);
+}
+
 /* Long enough idle for what is finished to be written by a machine with a real GPU (tests/gpu/run.sh), then killed. */
 static void scenario_kill(void)
 {
@@ -547,7 +573,7 @@ int main(int argc, char **argv)
       {"fork", scenario_fork},           {"ranges", scenario_ranges},   {"check", scenario_check},
       {"workers", scenario_workers},     {"leave", scenario_leave},     {"devices", scenario_devices},
       {"training", scenario_training},   {"queued", scenario_queued},   {"late", scenario_late},
-      {"told", scenario_told},
+      {"told", scenario_told},           {"oom", scenario_oom},
   };
   if (argc > 2)
     count = (unsigned)strtoul(argv[2], NULL, 10);

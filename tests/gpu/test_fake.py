@@ -808,6 +808,26 @@ def case_gap_alloc():
     expect(("allocation", "in cudaMalloc") in details, True, "which call: %s" % details)
 
 
+def check_failures(run, sizes):
+    """The second call for 2 MiB had them: no failure.  Neither of the two for 8 MiB had."""
+    memory = run.report["memory"]
+    expect(memory["device_retries"], 1, "calls that had memory when they were made again")
+    expect([(f["call"], f["error"], f["bytes"]) for f in memory["failures"]], [("cudaMalloc", 2, b) for b in sizes],
+           "failed allocations")
+    first, second = ([line.split(",")[0] for line in f["last"]] for f in memory["failures"])
+    expect("1 calls for device memory failed and had it" in " ".join(run.text.split()), True, run.text)
+    return first, second
+
+
+def case_oom():
+    check_failures(scenario("oom", 3, FAKE_GPU_MEMORY=str(4 << 20)), [None, None])
+    beside = scenario("oom", 3, FAKE_GPU_MEMORY=str(4 << 20), FAKE_CUPTI="subscribe=39")
+    first, second = check_failures(beside, [8 << 20, 8 << 20])
+    expect(first[:2], ["cudaDeviceSynchronize", "cudaLaunchKernel"], "before the first: %s" % first)
+    expect(second[:2], ["cudaDeviceSynchronize", "cudaMalloc"], "before the second: %s" % second)
+    expect(scenario("oom", 3).report["memory"]["device_retries"], 0, "with memory enough")
+
+
 def case_gap_sync():
     """A synchronisation after each kernel bares the launch latency, here made 2 ms."""
     run = scenario("sync", 20, FAKE_LAUNCH_NS="2000000")

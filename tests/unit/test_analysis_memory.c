@@ -478,6 +478,45 @@ START_TEST(test_failed_allocation)
 }
 END_TEST
 
+static void cuda_malloc(unsigned stream, uint32_t correlation, uint64_t at_us, const char *name, uint64_t result)
+{
+  fake_record(p, stream,
+              (struct opgap_record){.event = OPGAP_EV_GPU_API,
+                                    .status = correlation,
+                                    .start_ns = at_us * US,
+                                    .end_ns = (at_us + 10) * US,
+                                    .field = {fake_name(p, name), 100, result}});
+}
+
+/* CUPTI tells of CUDA calls on a stream of its own: the thread, the op around and what was before are found by time. */
+START_TEST(test_failures_by_cupti)
+{
+  unsigned gpu = fake_stream(p, OPGAP_STREAM_GPU);
+  fake_op(p, t, 1, 3000, 4000, "aten::empty", 0, 0);
+  fake_op(p, t, 0, 2000, 5000, "aten::zeros", 0, 0);
+  fake_op(p, t, 0, 6000, 7000, "aten::mul", 0, 0);
+  fake_op(p, t, 0, 8000, 9000, "aten::cat", 0, 0);
+  cuda_malloc(gpu, 1, 4500, "cudaMalloc", 2); /* asked again, and had */
+  cuda_malloc(gpu, 2, 4600, "cudaMalloc", 0);
+  cuda_malloc(gpu, 3, 6500, "cudaMalloc", 2);
+  cuda_malloc(gpu, 3, 6501, "cuMemAlloc", 2); /* the driver's call inside it */
+  cuda_malloc(gpu, 4, 6600, "cudaMallocHost", 0);
+  cuda_malloc(gpu, 5, 8100, "cudaMalloc", 1); /* an invalid value */
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->memory.device_retries, 1);
+  ck_assert_uint_eq(s->memory.failure_count, 1);
+  const struct opgap_sum_failure *f = s->memory.failures;
+  ck_assert_str_eq(f->call, "cudaMalloc");
+  ck_assert_str_eq(f->op, "aten::mul");
+  ck_assert_int_eq(f->tid, 100);
+  ck_assert_int_eq(f->error, 2);
+  ck_assert_uint_eq(f->bytes, OPGAP_UNKNOWN);
+  ck_assert_uint_eq(f->last_count, 1); /* of ops inside ops the outer ones are remembered */
+  ck_assert_str_eq(f->last[0], "aten::zeros, ended 1.510 ms before");
+  opgap_summary_free(s);
+}
+END_TEST
+
 static void left_open(unsigned thread, uint8_t depth, uint64_t start, const char *name)
 {
   fake_record(p, thread,
@@ -565,6 +604,7 @@ int main(void)
   tcase_add_test(tests, test_churn_without_warm_up);
   tcase_add_test(tests, test_churn_unknown);
   tcase_add_test(tests, test_failed_allocation);
+  tcase_add_test(tests, test_failures_by_cupti);
   tcase_add_test(tests, test_failures_in_ops_that_never_ended);
   tcase_add_test(tests, test_many_failures);
   tcase_add_test(tests, test_owners_are_reused);
