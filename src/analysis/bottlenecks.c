@@ -256,6 +256,18 @@ static bool awaits_queued(const struct analysis *a, const struct cause_key *key)
   return key->doing == DOING_WAKING || (key->doing == DOING_QUEUE && cause_of_others(key));
 }
 
+/* And from a signal to its running again behind a lock or a condition: its own, and those of all. */
+static bool takes_lock(const struct analysis *a, const struct cause_key *key)
+{
+  (void)a;
+  return key->doing == DOING_HANDOVER;
+}
+
+static bool takes_lock_itself(const struct analysis *a, const struct cause_key *key)
+{
+  return takes_lock(a, key) && !cause_of_others(key);
+}
+
 /* ---- the DataLoader ---- */
 
 struct workers {
@@ -736,6 +748,18 @@ static void add_no_cpu(struct list *l, uint64_t queue, uint64_t throttled, uint6
  * calls.  Removing it may free what ran in its place as well, so all that the main thread does bounds it: its work in
  * __next__, collectives and CUDA calls, too, and what workers are waited for there, which have no CPU either; and its
  * waits in hooked calls for threads that had none. */
+/* What the main thread's waits for a CPU were that the scheduler counted, and that lie in none of its other time
+ * without one: `told`. */
+static uint64_t queue_left(const struct list *l, unsigned main_thread, uint64_t told)
+{
+  const struct past_sample *from, *to;
+  uint64_t start, end;
+  if (main_thread == UINT32_MAX || !steps_counted(l->a, &start, &end) ||
+      !timeline_samples_around(&l->a->threads[main_thread], start, end, &from, &to))
+    return 0;
+  return less(to->queue - from->queue, told);
+}
+
 static uint64_t add_off_cpu(struct list *l, uint64_t bound)
 {
   const struct opgap_sum_breakdown *b = &l->s->breakdown;
@@ -745,6 +769,10 @@ static uint64_t add_off_cpu(struct list *l, uint64_t bound)
   struct team_wait team = {0};
   if (main_thread != UINT32_MAX && steps_counted(l->a, &start, &end))
     team = threads_team_wait(l->a, &l->a->threads[main_thread], start, end, less(b->outside_ns, b->fault_ns));
+  uint64_t locking = chosen_waits(l, OPGAP_CAUSE_RUN_QUEUE, takes_lock),
+           queued = at_most(chosen_waits(l, OPGAP_CAUSE_RUN_QUEUE, takes_lock_itself),
+                            queue_left(l, main_thread, b->queue_ns + b->throttled_ns + awaited));
+  awaited += queued;
   l->a->summary->breakdown.no_cpu_ns = b->queue_ns + team.queue + awaited;
   add_no_cpu(l, b->no_cpu_ns, b->throttled_ns + awaited_throttled, bound + awaited + awaited_throttled);
   add(l, "team_imbalance", team.run, bound,
@@ -753,6 +781,12 @@ static uint64_t add_off_cpu(struct list *l, uint64_t bound)
       "as "
       "OpenMP's barriers): the load is not balanced",
       percent(l, team.run));
+  add(l, "wake_up", less(locking, queued), less(locking, queued) + others_ns(l),
+      "Signal a condition behind its locked part, not inside it, and hold the lock for less time.",
+      "The main thread, or a thread that it waits for, is woken and does not run yet for %.1f %% of step time: the "
+      "lock "
+      "that it takes then is still held, or it has no CPU",
+      percent(l, less(locking, queued)));
   uint64_t rest = less(b->outside_ns, b->fault_ns + team.queue + team.run) + b->wait_ns[OPGAP_CAUSE_OUTSIDE_HOOKS];
   add(l, "blocked_outside", rest, bound + b->wait_ns[OPGAP_CAUSE_OUTSIDE_HOOKS],
       "See with perf sched or strace -f what its threads wait for: raw futexes, system calls that are not hooked.",
@@ -788,13 +822,18 @@ static double add_faults(struct list *l, double on_cpu, uint64_t work)
   bool many = faults.rate >= 20000 || faults.major_rate >= 400, mapped = faults.major_rate * 50 >= faults.rate;
   double kernel = many && faults.kernel >= 0.2 ? faults.kernel : 0;
   uint64_t faulting = (uint64_t)(on_cpu * kernel);
+  const char *rate = faults.major_rate < 0.95
+                         ? /* they came before the steps that are sampled, or are few and slow */
+                         ""
+                         : faults.major_rate < 10
+                               ? opgap_pool_printf(l->a->pool, ", at ~%.1f a second", faults.major_rate)
+                               : opgap_pool_printf(l->a->pool, ", at ~%.0f a second", faults.major_rate);
   add(l, "mapped_file", disk + (mapped ? faulting : 0), work,
       "Read ahead of the step what is mapped (MADV_WILLNEED, a thread or a DataLoader worker that touches it), or keep "
       "it "
       "in memory.",
-      "The main thread is in page faults that read from a disk for ~%.1f %% of step time, at ~%.0f a second: mapped "
-      "files%s",
-      percent(l, disk + (mapped ? faulting : 0)), faults.major_rate, mapped_words(l));
+      "The main thread is in page faults that read from a disk for ~%.1f %% of step time%s: mapped files%s",
+      percent(l, disk + (mapped ? faulting : 0)), rate, mapped_words(l));
   if (!mapped && kernel > 0)
     add(l, "page_faults", faulting, work,
         "Reuse buffers instead of allocating and touching new ones in each step; huge pages (GLIBC_TUNABLES="

@@ -170,7 +170,8 @@ void memory_cuda_call(struct analysis *a, struct thread *t, uint32_t call, const
   failure->error = (int32_t)result;
   failure->bytes = OPGAP_UNKNOWN;
   last_operations(a, t, failure, t->last_ns);
-  for (size_t i = 0; i < t->ops.count && failure->op == 0; i++) { /* of those that have ended the outer one is remembered */
+  for (size_t i = 0; i < t->ops.count && failure->op == 0;
+       i++) { /* of those that have ended the outer one is remembered */
     const struct past_op *op = RING_AT(&t->ops, i);
     if (op->start <= failure->at && failure->at <= op->end)
       failure->op = op->name;

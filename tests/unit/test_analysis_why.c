@@ -1837,6 +1837,42 @@ static void assert_about(uint64_t seen, uint64_t expected)
   ck_assert_uint_ge(seen + 1000, expected); /* shares are rounded down, two pieces a step */
 }
 
+/* The condition is signalled after 30 ms; the main thread runs again 40 ms later, of which the scheduler counts
+ * `queued` of each step as a wait for a CPU. */
+static struct opgap_summary *woken_run(const struct rates *rates)
+{
+  unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS), other = fake_thread(p, 101, "producer");
+  for (uint64_t i = 0; rates != NULL && i <= STEPS + 1; i++)
+    sample(stream, 100, i, rates);
+  for (uint64_t i = 0; i <= STEPS; i++) {
+    uint64_t at = 100000 * i;
+    fake_call(p, other, 0, FAKE_SLEEP, at + 5000, at + 39000, 0, 0, 0);
+    fake_call(p, other, 0, FAKE_COND_SIGNAL, at + 40000, at + 40000, 0xc0, 0, 0);
+    fake_call(p, t, 0, FAKE_COND_WAIT, at + 10000, at + 80000, 0xc0, 0, 0);
+    fake_step(p, t, at + 100000);
+  }
+  return fake_analyse(NULL);
+}
+
+START_TEST(test_wake_up)
+{
+  struct opgap_summary *s = woken_run(NULL);
+  uint64_t woken = s->breakdown.steps * 40 * MS;
+  ck_assert_uint_eq(bottleneck(s, "wake_up")->ns, woken);
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "wake_up")->text, "does not run yet for 40.0 % of step time"));
+  ck_assert_uint_eq(s->breakdown.no_cpu_ns, 0);
+  opgap_summary_free(s);
+  setup();
+  struct rates rates = {30, 25, 0};
+  s = woken_run(&rates); /* each interval between two samples counts 25 ms, as many as there are steps */
+  uint64_t no_cpu = s->breakdown.no_cpu_ns, counted = s->breakdown.steps * 25 * MS;
+  ck_assert_uint_eq(no_cpu, counted);
+  ck_assert_uint_eq(bottleneck(s, "run_queue")->ns, no_cpu);
+  ck_assert_uint_eq(bottleneck(s, "wake_up")->ns, woken + s->breakdown.queue_ns - no_cpu);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_run_queue)
 {
   struct rates main_thread = {25, 75, 0};
@@ -2246,6 +2282,7 @@ int main(void)
   tcase_add_test(tests, test_files_before_other_waits);
   tcase_add_test(tests, test_gil_in_steps);
   tcase_add_test(tests, test_collectives_in_steps);
+  tcase_add_test(tests, test_wake_up);
   tcase_add_test(tests, test_run_queue);
   tcase_add_test(tests, test_steps_between_two_samples);
   tcase_add_test(tests, test_ops_without_a_cpu);
