@@ -822,12 +822,9 @@ static double add_faults(struct list *l, double on_cpu, uint64_t work)
   bool many = faults.rate >= 20000 || faults.major_rate >= 400, mapped = faults.major_rate * 50 >= faults.rate;
   double kernel = many && faults.kernel >= 0.2 ? faults.kernel : 0;
   uint64_t faulting = (uint64_t)(on_cpu * kernel);
-  const char *rate = faults.major_rate < 0.95
-                         ? /* they came before the steps that are sampled, or are few and slow */
-                         ""
-                         : faults.major_rate < 10
-                               ? opgap_pool_printf(l->a->pool, ", at ~%.1f a second", faults.major_rate)
-                               : opgap_pool_printf(l->a->pool, ", at ~%.0f a second", faults.major_rate);
+  const char *rate = faults.major_rate < 0.05 ? "" /* they came before the samples, or hardly any did */
+                                              : opgap_pool_printf(l->a->pool, ", at ~%.*f a second",
+                                                                  faults.major_rate < 10, faults.major_rate);
   add(l, "mapped_file", disk + (mapped ? faulting : 0), work,
       "Read ahead of the step what is mapped (MADV_WILLNEED, a thread or a DataLoader worker that touches it), or keep "
       "it "

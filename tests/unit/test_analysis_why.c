@@ -2124,8 +2124,30 @@ START_TEST(test_mapped_file)
     }
     ck_assert_ptr_nonnull(
         strstr(bottleneck(s, "mapped_file")->text, "mapped files, of which most is /data/samples (1000000 bytes)"));
+    static const char *const rates[] = {", at ~20 a second: mapped", ", at ~40 a second: mapped",
+                                        ", at ~600 a second: mapped"};
+    ck_assert_ptr_nonnull(strstr(bottleneck(s, "mapped_file")->text, rates[k]));
     opgap_summary_free(s);
   }
+}
+END_TEST
+
+/* Three in the 2 s from the first step on, of 20 ms each: that is 1.5 a second, not 2 and not 0. */
+START_TEST(test_few_faults)
+{
+  struct rates main_thread = {20, 0, 0};
+  unsigned memory = fake_stream(p, OPGAP_STREAM_PROCESS);
+  for (uint64_t i = 0; i <= STEPS + 1; i++) {
+    uint64_t at = (50 + 100 * i) * MS - 1;
+    fake_record(p, memory,
+                (struct opgap_record){.event = OPGAP_EV_MEMORY,
+                                      .start_ns = at,
+                                      .end_ns = at,
+                                      .field = {1 << 20, 0, i >= 5 ? 3 : 0, 10 * MS * i, 10 * MS * i}});
+  }
+  struct opgap_summary *s = sampled_run(&main_thread, NULL, 0);
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "mapped_file")->text, ", at ~1.5 a second: mapped"));
+  opgap_summary_free(s);
 }
 END_TEST
 
@@ -2295,6 +2317,7 @@ int main(void)
   tcase_add_test(tests, test_cgroup_limit);
   tcase_add_test(tests, test_blocked_outside_hooks);
   tcase_add_test(tests, test_late_run_queue);
+  tcase_add_test(tests, test_few_faults);
   tcase_add_test(tests, test_mapped_file);
   tcase_add_test(tests, test_blocked_in_hooks_is_not_outside);
   tcase_add_test(tests, test_page_faults);
