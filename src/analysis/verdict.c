@@ -234,10 +234,26 @@ static void remedies_compute(struct draft *d)
   remedy(d, "The ops are the work itself: a faster device, or a smaller model, is the next step.");
 }
 
+static bool is_among(const char *text, const char *const *texts, size_t count)
+{
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(text, texts[i]) == 0)
+      return true;
+  return false;
+}
+
+static const char *const no_cpu_kinds[] = {"run_queue", "oversubscription", "cgroup_limit"};
+
 /* That of the bottleneck, so that remedies_besides does not say it again.  What other causes wait for, the gaps tell.
  */
 static void remedies_wait(struct draft *d, enum opgap_cause cause)
 {
+  for (size_t i = 0; (cause == OPGAP_CAUSE_RUN_QUEUE || cause == OPGAP_CAUSE_THROTTLED) && i < d->v->bottleneck_count;
+       i++)
+    if (is_among(d->v->bottlenecks[i].kind, no_cpu_kinds, sizeof no_cpu_kinds / sizeof *no_cpu_kinds)) {
+      remedy(d, d->v->bottlenecks[i].remedy);
+      return;
+    }
   bool plain = cause == OPGAP_CAUSE_SLEEP || cause == OPGAP_CAUSE_CHILD || cause == OPGAP_CAUSE_LOCK ||
                cause == OPGAP_CAUSE_FILE_IO || cause == OPGAP_CAUSE_GIL;
   remedy(d, bottlenecks_wait_remedy(d->a, plain ? cause : OPGAP_CAUSE_SYNCHRONISATION));
@@ -252,29 +268,32 @@ static void evidence_wait(struct draft *d, enum opgap_cause cause, double wait, 
 }
 
 /* One part of a list of shares; parts that would read 0.0 % are left out. */
-static int list_share(char *text, size_t size, int at, uint64_t ns, uint64_t total, const char *name)
+static int list_share(char *text, size_t size, int at, uint64_t ns, uint64_t total, const char *before,
+                      const char *name)
 {
   if (share(ns, total) < 0.0005 || (size_t)at >= size)
     return at;
-  return at + snprintf(text + at, size - (size_t)at, "%s %.1f %% %s", text[at - 1] == ':' ? "" : ",",
-                       100 * share(ns, total), name);
+  return at + snprintf(text + at, size - (size_t)at, "%s %.1f %% %s", before, 100 * share(ns, total), name);
 }
 
 static void evidence_classes(struct draft *d, uint64_t total)
 {
-  static const char *const names[OPGAP_CLASS_COUNT] = {"GPU kernels", "GPU copies", "GPU memset",    "communication",
-                                                       "CUDA calls",  "DataLoader", "framework ops", "other (Python)"};
+  static const char *const names[OPGAP_CLASS_OTHER] = {"GPU kernels", "GPU copies", "GPU memset",   "communication",
+                                                       "CUDA calls",  "DataLoader", "framework ops"};
   const struct opgap_summary *s = d->a->summary;
   char text[1024];
   uint64_t waits = 0;
-  int at = snprintf(text, sizeof text, "Of the time of %zu steps:", s->breakdown.steps);
+  int head = snprintf(text, sizeof text, "Of the time of %zu steps:", s->breakdown.steps), at = head;
   for (int c = 0; c < OPGAP_CLASS_OTHER; c++)
-    at = list_share(text, sizeof text, at, s->breakdown.class_ns[c], total, names[c]);
+    at = list_share(text, sizeof text, at, s->breakdown.class_ns[c], total, at > head ? "," : "", names[c]);
+  int classes = at;
   for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
     waits += s->breakdown.other_wait_ns[c];
-    at = list_share(text, sizeof text, at, s->breakdown.other_wait_ns[c], total, wait_name(d->a, c));
+    const char *before = at == head ? "" : at == classes ? "; outside of these" : ",";
+    at = list_share(text, sizeof text, at, s->breakdown.other_wait_ns[c], total, before, wait_name(d->a, c));
   }
-  list_share(text, sizeof text, at, s->breakdown.class_ns[OPGAP_CLASS_OTHER] - waits, total, names[OPGAP_CLASS_OTHER]);
+  list_share(text, sizeof text, at, s->breakdown.class_ns[OPGAP_CLASS_OTHER] - waits, total, at > head ? "," : "",
+             verdict_mean_op(s) > 0 ? "other (Python)" : "the program's own code");
   double no_cpu = opgap_no_cpu_share(&s->breakdown);
   const char *within = no_cpu < 0.01
                            ? ""
@@ -363,14 +382,6 @@ uint64_t verdict_mean_op(const struct opgap_summary *s)
     calls += op->calls;
   }
   return calls ? ns / calls : 0;
-}
-
-static bool is_among(const char *text, const char *const *texts, size_t count)
-{
-  for (size_t i = 0; i < count; i++)
-    if (strcmp(text, texts[i]) == 0)
-      return true;
-  return false;
 }
 
 /* Ops, code between them, and batches made in the main thread hold time in which it had no CPU.  When that is the

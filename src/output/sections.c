@@ -642,7 +642,9 @@ size_t section_breakdown(struct table *table, const struct opgap_summary *s, con
     breakdown_row(table, name, b->other_wait_ns[c], b->steps, total);
     rest -= b->other_wait_ns[c];
   }
-  breakdown_row(table, rest == b->class_ns[OPGAP_CLASS_OTHER] ? "Other (Python)" : "Other: own code (Python)", rest,
-                b->steps, total);
+  const char *python = b->class_ns[OPGAP_CLASS_CPU_EXEC] > 0 ? " (Python)" : "";
+  snprintf(name, sizeof name, "Other%s%s", rest == b->class_ns[OPGAP_CLASS_OTHER] && *python ? "" : ": own code",
+           python);
+  breakdown_row(table, name, rest, b->steps, total);
   return 0;
 }

@@ -377,7 +377,10 @@ static void breakdown(const struct page *p)
   char time[32];
   if (p->s->breakdown.steps == 0)
     return;
-  heading(p, "Where the time of a step goes (trainer's main thread)");
+  const struct opgap_sum_process *process = opgap_step_process(p->s);
+  heading(p, process != NULL && process->role == OPGAP_ROLE_PROGRAM
+                 ? "Where the time of a step goes (main thread)"
+                 : "Where the time of a step goes (trainer's main thread)");
   size_t more = section_breakdown(&table, p->s, p->o);
   finish_table(p, &table, more, "");
   if (p->s->steps.skipped > 0)

@@ -1861,6 +1861,10 @@ START_TEST(test_wake_up)
   ck_assert_uint_eq(bottleneck(s, "wake_up")->ns, woken);
   ck_assert_ptr_nonnull(strstr(bottleneck(s, "wake_up")->text, "does not run yet for 40.0 % of step time"));
   ck_assert_uint_eq(s->breakdown.no_cpu_ns, 0);
+  ck_assert_str_eq(s->verdict.evidence[0],
+                   "Of the time of 20 steps: 1.0 % waiting for code of another thread, 40.0 % waiting for threads "
+                   "without a CPU, 29.0 % waiting for a thread that sleeps, 30.0 % the program's own code.");
+  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "See the longest idle gaps"));
   opgap_summary_free(s);
   setup();
   struct rates rates = {30, 25, 0};
@@ -1869,6 +1873,7 @@ START_TEST(test_wake_up)
   ck_assert_uint_eq(no_cpu, counted);
   ck_assert_uint_eq(bottleneck(s, "run_queue")->ns, no_cpu);
   ck_assert_uint_eq(bottleneck(s, "wake_up")->ns, woken + s->breakdown.queue_ns - no_cpu);
+  ck_assert_str_eq(s->verdict.remedies[0], bottleneck(s, "run_queue")->remedy);
   opgap_summary_free(s);
 }
 END_TEST
