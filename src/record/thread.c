@@ -315,8 +315,19 @@ static void turn(struct opgap_cell *cell)
   cell->busy = 0;
 }
 
-#define FAR_ON_A_STACK (UINT64_C(8) << 20) /* from here on it is another one, a coroutine's */
+#define FAR_ON_A_STACK (UINT64_C(8) << 20) /* from its top on: here it is another one, a coroutine's */
+#define BEHIND_STACK_TOP 65536u            /* that main's own frames are at most, as seen from the constructor's */
 #define SIGNAL_FRAME 1024u                 /* at least, with all registers, between a handler and what it interrupted */
+
+/* Both lie on the stack that this thread began with, or may: a coroutine's is elsewhere.  Of a thread of a process libc
+ * puts the control block at that stack's top. */
+static bool on_own_stack(uintptr_t one, uintptr_t other)
+{
+  bool main_thread = opgap_raw_gettid() == opgap_state->pid;
+  uintptr_t top =
+      main_thread ? (uintptr_t)opgap_config.stack_top + BEHIND_STACK_TOP : (uintptr_t)__builtin_thread_pointer();
+  return top - one < FAR_ON_A_STACK && top - other < FAR_ON_A_STACK;
+}
 
 bool opgap_interrupts_record(struct opgap_cell *cell)
 {
@@ -324,7 +335,7 @@ bool opgap_interrupts_record(struct opgap_cell *cell)
   stack_t stack;
   cell->thread->nested++;
   uintptr_t nearest = cell->busy - SIGNAL_FRAME; /* that a handler's frame on the same stack can lie */
-  if (here <= nearest || here - nearest > FAR_ON_A_STACK || opgap_raw3(SYS_sigaltstack, 0, (long)&stack, 0) < 0 ||
+  if (here <= nearest || !on_own_stack(here, nearest) || opgap_raw3(SYS_sigaltstack, 0, (long)&stack, 0) < 0 ||
       (stack.ss_flags & SS_ONSTACK))
     return true;
   cell->busy = 0;

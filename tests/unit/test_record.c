@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "folder.h"
@@ -1457,6 +1458,104 @@ START_TEST(times_of_a_loss)
 }
 END_TEST
 
+/* ---- coroutines ---- */
+
+#define COROUTINE_CALLS 1000u
+#define COROUTINE_STACK (256u * 1024u)
+static ucontext_t thread_context, maker, caller;
+
+static void call_often(void)
+{
+  for (uint64_t i = 0; i < COROUTINE_CALLS; i++)
+    call(i);
+  setcontext(&maker);
+}
+
+static void make_a_record(void)
+{
+  uint64_t *w = opgap_reserve(opgap_cell, 5), now = opgap_ticks();
+  swapcontext(&maker, &caller);
+  const uint64_t words[5] = {OPGAP_WORD0(EV_CALL, 5, 0, 1), now, now, 1, 3};
+  memcpy(w, words, sizeof words);
+  opgap_commit(opgap_cell, w + 5);
+  setcontext(&thread_context);
+}
+
+/* What a signal handler does that switches coroutines while one makes a record: the other, on the stack above, calls as
+ * well, and the first one goes on with its record. */
+static void *switch_in_a_record(void *unused)
+{
+  char *stacks = malloc(2 * COROUTINE_STACK);
+  if (stacks == NULL || opgap_self() == NULL || getcontext(&maker) != 0 || getcontext(&caller) != 0)
+    _exit(1);
+  maker.uc_stack.ss_sp = stacks;
+  caller.uc_stack.ss_sp = stacks + COROUTINE_STACK;
+  maker.uc_stack.ss_size = caller.uc_stack.ss_size = COROUTINE_STACK;
+  makecontext(&maker, make_a_record, 0);
+  makecontext(&caller, call_often, 0);
+  call(0);
+  swapcontext(&thread_context, &maker);
+  call(2);
+  return unused;
+}
+
+static void body_coroutines(void)
+{
+  start();
+  switch_in_a_record(NULL);
+  opgap_session_end(0);
+  _exit(0);
+}
+
+static void body_coroutines_of_a_thread(void)
+{
+  pthread_t thread;
+  pthread_attr_t attributes;
+  start();
+  opgap_self();
+  opgap_session_threads();
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 16 << 20); /* the coroutines' stacks lie below it */
+  if (pthread_create(&thread, &attributes, switch_in_a_record, NULL) != 0 || pthread_join(thread, NULL) != 0)
+    _exit(1);
+  opgap_session_end(0);
+  _exit(0);
+}
+
+/* All calls of the second are counted as lost, and the record of the first is whole. */
+static void check_coroutines(void (*body)(void))
+{
+  struct opgap_trace *trace = trace_of(body, 0);
+  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+  uint64_t next = 0;
+  struct records all = {.trace = trace};
+  for (const struct opgap_record *record; (record = next_record(&all)) != NULL;)
+    if (record->event == EV_CALL) {
+      ck_assert_uint_eq(record->field[0], next);
+      ck_assert_uint_eq(record->field[1], next * 3);
+      next++;
+    }
+  ck_assert_uint_eq(next, 3);
+  ck_assert_uint_eq(info->lost_by[OPGAP_LOSS_INTERRUPT], COROUTINE_CALLS);
+  ck_assert_uint_eq(info->lost_records, COROUTINE_CALLS);
+  ck_assert_uint_eq(info->invalid_records, 0);
+  ck_assert(info->complete);
+  opgap_trace_close(trace);
+  remove_folder();
+}
+
+START_TEST(coroutines_in_a_record)
+{
+  check_coroutines(body_coroutines);
+}
+END_TEST
+
+START_TEST(coroutines_in_a_record_of_a_thread)
+{
+  check_coroutines(body_coroutines_of_a_thread);
+}
+END_TEST
+
 /* ---- short records ---- */
 
 #define SHORT_ROUNDS 20000u /* chunks end inside a segment: what a chunk holds in full, it holds short in less */
@@ -1998,6 +2097,8 @@ int main(void)
   tcase_add_test(tests, losses_of_the_killed_have_reasons);
   tcase_add_test(tests, older_files_have_losses_without_reasons);
   tcase_add_test(tests, times_of_a_loss);
+  tcase_add_test(tests, coroutines_in_a_record);
+  tcase_add_test(tests, coroutines_in_a_record_of_a_thread);
   tcase_add_test(tests, short_records);
   tcase_add_test(tests, record_sizes);
   tcase_add_test(tests, crc32_check_values);
