@@ -22,6 +22,7 @@
 #include "format/reader.h"
 #include "format/recover.h"
 #include "format/trace_format.h"
+#include "record/control.h"
 #include "record/guest.h"
 #include "record/internal.h"
 #include "record/op.h"
@@ -1791,6 +1792,44 @@ START_TEST(schedule_records_active_steps)
 }
 END_TEST
 
+/* ---- whose opgap_active is ---- */
+
+static bool by_vfork;
+
+/* With a control page over it, opgap_active is also what a copy of the process finds before it has a session, and what
+ * the child of a vfork runs with: neither's schedule is the parent's. */
+static void body_copy_opens(void)
+{
+  int status;
+  setenv("OPGAP_CONTROL", "on", 1);
+  start();
+  uint32_t before = opgap_active;
+  if (!opgap_control_mapped())
+    _exit(1);
+  pid_t pid = by_vfork ? vfork() : fork();
+  if (pid == 0) {
+    opgap_active_open(0);
+    _exit(opgap_active == (by_vfork ? before : 0) ? 0 : 1);
+  }
+  if (waitpid(pid, &status, 0) != pid || status != 0)
+    _exit(2);
+  if (opgap_active != before)
+    _exit(3);
+  opgap_session_end(0);
+  _exit(0);
+}
+
+START_TEST(copies_leave_it_alone)
+{
+  for (int i = 0; i < 2; i++) {
+    by_vfork = i == 1;
+    make_trace_folder();
+    run_to_end(body_copy_opens, 0);
+    remove_folder();
+  }
+}
+END_TEST
+
 /* ---- damage costs only itself ---- */
 
 static void flip(const char *path, long at)
@@ -2110,6 +2149,7 @@ int main(void)
   tcase_add_test(tests, short_threads);
   tcase_add_test(tests, schedule_windows);
   tcase_add_test(tests, schedule_records_active_steps);
+  tcase_add_test(tests, copies_leave_it_alone);
   suite_add_tcase(suite, tests);
   TCase *guests = new_case("guests");
   tcase_add_test(guests, guest_killed_at_random);
