@@ -81,10 +81,12 @@ int opgap_summary_exit(const struct opgap_summary *summary)
 
 int opgap_trace_exit(const struct opgap_trace *trace)
 {
-  size_t files = 0;
-  while (opgap_trace_damage(trace, (unsigned)files) != NULL)
+  unsigned at = 0;
+  const char *first = opgap_trace_damage(trace, &at);
+  size_t files = first != NULL;
+  while (opgap_trace_damage(trace, &at) != NULL)
     files++;
-  return opgap_damage_exit(opgap_trace_damage(trace, 0), files);
+  return opgap_damage_exit(first, files);
 }
 
 /* Edit distance of two short words; long ones count as far apart. */

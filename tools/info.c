@@ -248,8 +248,8 @@ static void print_whole(const struct options *options, const struct opgap_trace 
     if (!options->schema && !options->records)
       print_process(trace, i);
   }
-  const char *damage;
-  for (unsigned i = 0; !options->schema && !options->records && (damage = opgap_trace_damage(trace, i)) != NULL; i++)
+  unsigned at = 0;
+  for (const char *damage; !options->schema && !options->records && (damage = opgap_trace_damage(trace, &at)) != NULL;)
     printf("damage      %s\n", opgap_printable(damage));
 }
 

@@ -651,11 +651,15 @@ static void sum_overhead(struct analysis *a)
 static void list_damage(struct analysis *a)
 {
   struct opgap_summary *s = a->summary;
-  while (a->source->damage(a->source->context, (unsigned)s->damage_count) != NULL)
-    s->damage_count++;
-  s->damage = opgap_pool_alloc(a->pool, s->damage_count * sizeof *s->damage);
-  for (size_t i = 0; i < s->damage_count; i++)
-    s->damage[i] = opgap_pool_string(a->pool, a->source->damage(a->source->context, (unsigned)i));
+  VEC(const char *) lines = {0};
+  unsigned at = 0;
+  for (const char *line; (line = a->source->damage(a->source->context, &at)) != NULL;)
+    *VEC_PUSH(&lines) = opgap_pool_string(a->pool, line);
+  s->damage_count = lines.count;
+  s->damage = opgap_pool_alloc(a->pool, lines.count * sizeof *s->damage);
+  for (size_t i = 0; i < lines.count; i++)
+    s->damage[i] = lines.at[i];
+  VEC_FREE(&lines);
 }
 
 /* The setting's value where it is set and bounds what is recorded; NULL otherwise. */
@@ -887,7 +891,8 @@ static void finish_head(struct analysis *a)
   struct opgap_summary *s = a->summary;
   s->path = opgap_pool_string(a->pool, a->source->path);
   s->boot_id = opgap_pool_string(a->pool, a->processes[0].info->boot_id);
-  s->complete = a->source->damage(a->source->context, 0) == NULL; /* a file that cannot be read at all, too */
+  unsigned at = 0;
+  s->complete = a->source->damage(a->source->context, &at) == NULL; /* a file that cannot be read at all, too */
   for (unsigned i = 0; i < a->process_count; i++) {
     /* asked again: now with the records that could not be decoded */
     const struct opgap_process_info *info = a->processes[i].info = a->source->process(a->source->context, i);

@@ -20,9 +20,9 @@ static const char *trace_info(void *context, unsigned process, const char *key)
   return opgap_trace_info(context, process, key);
 }
 
-static const char *trace_damage(void *context, unsigned index)
+static const char *trace_damage(void *context, unsigned *at)
 {
-  return opgap_trace_damage(context, index);
+  return opgap_trace_damage(context, at);
 }
 
 static void *cursor_open(void *context, unsigned process, unsigned stream)

@@ -18,7 +18,7 @@ struct opgap_source {
   const struct opgap_event *(*event)(void *context, unsigned process, unsigned event);
   const char *(*name)(void *context, unsigned process, uint64_t name_id, size_t *length); /* length: may be NULL */
   const char *(*info)(void *context, unsigned process, const char *key);                  /* NULL: absent */
-  const char *(*damage)(void *context, unsigned index);                                   /* NULL: after the last */
+  const char *(*damage)(void *context, unsigned *at);                                     /* reader.h */
   void *(*cursor_open)(void *context, unsigned process, unsigned stream);
   size_t (*cursor_batch)(void *cursor, const struct opgap_record **records);
   void (*cursor_close)(void *cursor);

@@ -215,19 +215,17 @@ const char *opgap_trace_info(const struct opgap_trace *trace, unsigned process, 
   return process_info(trace->processes[process], key);
 }
 
-const char *opgap_trace_damage(const struct opgap_trace *trace, unsigned index)
+const char *opgap_trace_damage(const struct opgap_trace *trace, unsigned *at)
 {
-  for (unsigned i = 0; i < trace->count; i++)
-    opgap_trace_process(trace, i); /* what cursors could not decode so far */
-  if (index < trace->damage.count)
-    return trace->damage.parts[index].text;
-  index -= trace->damage.count;
-  for (unsigned i = 0; i < trace->count; i++) {
-    const char *line = damage_line(&trace->processes[i]->damage, trace->processes[i]->path);
-    if (line != NULL && index-- == 0)
-      return line;
+  if (*at < trace->damage.count)
+    return trace->damage.parts[(*at)++].text;
+  const char *line = NULL;
+  while (line == NULL && *at - trace->damage.count < trace->count) {
+    unsigned process = (*at)++ - trace->damage.count;
+    opgap_trace_process(trace, process); /* what cursors could not decode so far */
+    line = damage_line(&trace->processes[process]->damage, trace->processes[process]->path);
   }
-  return NULL;
+  return line;
 }
 
 static int write_all(int fd, const uint8_t *bytes, uint64_t size)

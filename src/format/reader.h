@@ -99,10 +99,11 @@ const struct opgap_event *opgap_trace_event(const struct opgap_trace *trace, uns
 const char *opgap_trace_name(const struct opgap_trace *trace, unsigned process, uint64_t name_id, size_t *length);
 /* A key of the process description (settings, machine, versions: see docs/TRACE_FORMAT.md); NULL if absent. */
 const char *opgap_trace_info(const struct opgap_trace *trace, unsigned process, const char *key);
-/* What is damaged or missing, one line a file; NULL after the last, valid until the trace is refreshed or read on.
+/* What is damaged or missing, one line a file: the next one, from `*at` on, which is 0 for the first and then stands
+ * behind what was told; NULL after the last.  A line is valid until the trace is refreshed or read on.
  * Records that cannot be decoded are known only when they were read: here, and in the figures of opgap_trace_process,
  * asked for again. */
-const char *opgap_trace_damage(const struct opgap_trace *trace, unsigned index);
+const char *opgap_trace_damage(const struct opgap_trace *trace, unsigned *at);
 
 /* Writes a process file as it was when the trace was opened, with what its ring then held behind it: a trace file that
  * ended `running`.  0, or -1 and errno (ENODATA: a refresh gave parts of it up).  Damaged bytes are copied as they are,

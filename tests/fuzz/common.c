@@ -27,8 +27,9 @@ static void read_all(const struct opgap_trace *trace)
       opgap_cursor_close(cursor);
     }
   }
-  for (unsigned i = 0; opgap_trace_damage(trace, i); i++)
-    if (opgap_trace_damage(trace, i)[0] == 0)
+  unsigned at = 0;
+  for (const char *damage; (damage = opgap_trace_damage(trace, &at)) != NULL;)
+    if (damage[0] == 0)
       abort();
 }
 

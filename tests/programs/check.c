@@ -163,8 +163,8 @@ static void read_trace(const char *path, struct counts *counts, int print)
       read_stream(trace, p, s, counts, print);
     }
   }
-  const char *damage;
-  for (unsigned i = 0; (damage = opgap_trace_damage(trace, i)) != NULL; i++) {
+  unsigned at = 0;
+  for (const char *damage; (damage = opgap_trace_damage(trace, &at)) != NULL;) {
     printf("damage: %s\n", damage);
     failures += !incomplete;
   }

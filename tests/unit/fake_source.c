@@ -237,10 +237,10 @@ static const char *get_info(void *context, unsigned process, const char *key)
   return NULL;
 }
 
-static const char *get_damage(void *context, unsigned index)
+static const char *get_damage(void *context, unsigned *at)
 {
   (void)context;
-  (void)index;
+  (void)at;
   return NULL;
 }
 

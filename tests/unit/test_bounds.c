@@ -163,9 +163,9 @@ static const char *get_info(void *context, unsigned process, const char *key)
   return NULL;
 }
 
-static const char *get_damage(void *context, unsigned index)
+static const char *get_damage(void *context, unsigned *at)
 {
-  (void)context, (void)index;
+  (void)context, (void)at;
   return NULL;
 }
 

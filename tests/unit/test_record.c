@@ -154,6 +154,17 @@ static uint64_t check_calls(const struct opgap_trace *trace, unsigned process, u
   return count;
 }
 
+/* As many lines of damage; the last one, NULL: none. */
+static const char *check_damage(const struct opgap_trace *trace, unsigned lines)
+{
+  const char *last = NULL;
+  unsigned at = 0, count = 0;
+  for (const char *line; (line = opgap_trace_damage(trace, &at)) != NULL; count++)
+    last = line;
+  ck_assert_uint_eq(count, lines);
+  return last;
+}
+
 static struct opgap_trace *open_trace(void)
 {
   struct opgap_trace *trace = opgap_trace_open(folder, error, sizeof error);
@@ -1858,7 +1869,7 @@ START_TEST(damaged_file)
   ck_assert_uint_gt(info->damaged_bytes, 0);
   ck_assert_uint_gt(info->records, 50000);
   ck_assert_uint_lt(info->records, MANY_CALLS);
-  ck_assert_ptr_nonnull(opgap_trace_damage(trace, 0));
+  check_damage(trace, 1);
   ck_assert_int_eq(info->ended, OPGAP_ENDED_CLEAN);
   opgap_trace_close(trace);
   ck_assert_int_eq(truncate(path, status.st_size - 10), 0);
@@ -1869,6 +1880,34 @@ START_TEST(damaged_file)
   ck_assert_ptr_null(opgap_trace_open(path, error, sizeof error));
   ck_assert_ptr_nonnull(strstr(error, "empty"));
   remove_folder();
+}
+END_TEST
+
+/* One line of each damaged file, in the files' order. */
+START_TEST(damaged_files)
+{
+  struct opgap_trace *trace = trace_of(body_clean, 5);
+  char paths[5][512];
+  for (unsigned i = 1; i < 5; i++)
+    run_to_end(body_clean, 5);
+  opgap_trace_close(trace);
+  trace = open_trace();
+  ck_assert_uint_eq(opgap_trace_process_count(trace), 5);
+  for (unsigned i = 0; i < 5; i++)
+    snprintf(paths[i], sizeof paths[i], "%s", opgap_trace_process(trace, i)->path);
+  opgap_trace_close(trace);
+  flip(paths[1], 8);
+  flip(paths[4], 8);
+  trace = open_trace();
+  unsigned at = 0;
+  for (unsigned i = 1; i < 5; i += 3) {
+    const char *line = opgap_trace_damage(trace, &at);
+    ck_assert_ptr_nonnull(line);
+    ck_assert_int_eq(strncmp(line, paths[i], strlen(paths[i])), 0);
+  }
+  ck_assert_ptr_null(opgap_trace_damage(trace, &at));
+  ck_assert_ptr_null(opgap_trace_damage(trace, &at));
+  forget(trace);
 }
 END_TEST
 
@@ -1888,8 +1927,7 @@ START_TEST(damaged_header)
     const struct opgap_process_info *info = opgap_trace_process(trace, 0);
     ck_assert(!info->complete);
     ck_assert_uint_eq(info->damaged_bytes, 64);
-    ck_assert_ptr_nonnull(opgap_trace_damage(trace, 0));
-    ck_assert_ptr_null(opgap_trace_damage(trace, 1));
+    check_damage(trace, 1);
     ck_assert_uint_eq(info->records, before.records);
     ck_assert_uint_eq(info->start_ns, before.start_ns);
     ck_assert_int_eq(info->pid, before.pid);
@@ -1961,8 +1999,7 @@ START_TEST(damaged_older_part)
     const struct opgap_process_info *info = opgap_trace_process(trace, 0);
     ck_assert(!info->complete);
     ck_assert_uint_eq(info->damaged_bytes, cut ? 10 : 64);
-    ck_assert_ptr_nonnull(strstr(opgap_trace_damage(trace, 0), OPGAP_OLDER_PART ": its header"));
-    ck_assert_ptr_null(opgap_trace_damage(trace, 1));
+    ck_assert_ptr_nonnull(strstr(check_damage(trace, 1), OPGAP_OLDER_PART ": its header"));
     ck_assert_uint_eq(info->records, before.records);
     opgap_trace_close(trace);
   }
@@ -2061,7 +2098,7 @@ START_TEST(followed)
   ck_assert(info->complete);
   ck_assert_uint_eq(info->lost_records, 0);
   ck_assert_uint_eq(all_calls(trace, 1), 100000);
-  ck_assert_ptr_null(opgap_trace_damage(trace, 0));
+  check_damage(trace, 0);
   /* the figures are those of the trace read at once */
   struct opgap_trace *whole = open_trace();
   ck_assert_uint_eq(info->records, opgap_trace_process(whole, 0)->records);
@@ -2142,6 +2179,7 @@ int main(void)
   tcase_add_test(tests, record_sizes);
   tcase_add_test(tests, crc32_check_values);
   tcase_add_test(tests, damaged_file);
+  tcase_add_test(tests, damaged_files);
   tcase_add_test(tests, damaged_header);
   tcase_add_test(tests, damaged_description);
   tcase_add_test(tests, damaged_older_part);
