@@ -197,7 +197,7 @@ static inline bool is_special(const struct opgap_thread *thread, unsigned counte
     void *block = opgap_real.name args;                                                                                \
     return note_short_event(thread, OPGAP_HOOK_ID_##name, OPGAP_COUNTER_##name, block, size);                          \
   }                                                                                                                    \
-  OPGAP_EXPORT void *name params                                                                                       \
+  OPGAP_HOT void *name params                                                                                          \
   {                                                                                                                    \
     struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);                                                             \
     if (opgap_unlikely(thread == NULL || is_special(thread, OPGAP_COUNTER_##name, size)))                              \
@@ -290,7 +290,7 @@ static __attribute__((noinline)) void free_event(void *block, struct opgap_threa
   opgap_real.free(block);
 }
 
-OPGAP_EXPORT void free(void *block)
+OPGAP_HOT void free(void *block)
 {
   struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);
   if (opgap_unlikely(thread == NULL || block == NULL || is_bootstrap(block))) {
@@ -367,7 +367,7 @@ OPGAP_COLD void *realloc_slow(void *block, size_t size)
   return resize(thread, OPGAP_HOOK_ID_realloc, OPGAP_COUNTER_realloc, block, size);
 }
 
-OPGAP_EXPORT void *realloc(void *block, size_t size)
+OPGAP_HOT void *realloc(void *block, size_t size)
 {
   struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);
   if (opgap_unlikely(thread == NULL || size == 0 || is_bootstrap(block) ||

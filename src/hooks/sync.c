@@ -80,7 +80,7 @@ static inline bool is_clock(clockid_t clock)
     opgap_count_time(thread, OPGAP_COUNTER_##name, opgap_ticks() - start);                                             \
     return 0;                                                                                                          \
   }                                                                                                                    \
-  OPGAP_EXPORT int name params                                                                                         \
+  OPGAP_HOT int name params                                                                                            \
   {                                                                                                                    \
     struct opgap_thread *thread = OPGAP_ENTER_FAST(sync);                                                              \
     if (opgap_unlikely(thread == NULL || opgap_real.tries == NULL || opgap_real.name == NULL || !(valid) ||            \
@@ -143,7 +143,7 @@ OPGAP_COLD int unlock_slow(pthread_mutex_t *mutex)
   return opgap_real.pthread_mutex_unlock(mutex);
 }
 
-OPGAP_EXPORT int pthread_mutex_unlock(pthread_mutex_t *mutex)
+OPGAP_HOT int pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
   struct opgap_thread *thread = OPGAP_ENTER_FAST(sync);
   if (opgap_unlikely(thread == NULL || has_waiters(mutex)))
@@ -174,7 +174,7 @@ RWLOCK_HOOK(pthread_rwlock_clockwrlock, pthread_rwlock_trywrlock,
             (pthread_rwlock_t * lock, clockid_t clock, const struct timespec *until), (lock, clock, until),
             is_clock(clock) && is_time(until))
 
-OPGAP_EXPORT int pthread_rwlock_unlock(pthread_rwlock_t *lock)
+OPGAP_HOT int pthread_rwlock_unlock(pthread_rwlock_t *lock)
 {
   struct opgap_thread *thread = OPGAP_ENTER(sync);
   if (opgap_unlikely(thread == NULL))
@@ -219,7 +219,7 @@ SEM_HOOK(sem_clockwait, (sem_t * sem, clockid_t clock, const struct timespec *un
     }                                                                                                                  \
     return opgap_real.name(object);                                                                                    \
   }                                                                                                                    \
-  OPGAP_EXPORT int name params                                                                                         \
+  OPGAP_HOT int name params                                                                                            \
   {                                                                                                                    \
     struct opgap_thread *thread = OPGAP_ENTER_FAST(sync);                                                              \
     if (opgap_unlikely(thread == NULL || opgap_real.name == NULL || (waits)))                                          \
