@@ -12,7 +12,7 @@
 #include "record/raw.h"
 
 #define CACHE_ENTRIES 256u /* a power of two, a thread */
-#define THREADS 1024u      /* as many as slots */
+#define THREADS 1024u      /* cells that can have a state */
 #define MODULES 1024u
 #define FRAMES 8192u
 #define MOST_US 200u
@@ -444,18 +444,12 @@ static uint64_t hash_of(void *const *native, unsigned native_count, const uint32
 
 /* ---- taking one ---- */
 
-static unsigned slot_of(const struct opgap_thread *thread)
+static struct stack_thread *state_of(unsigned slot, uint32_t serial)
 {
-  const char *first = (const char *)opgap_arena_slot(opgap_state->arena, 0);
-  return (unsigned)((size_t)((const char *)thread - first) / OPGAP_SLOT_BYTES);
-}
-
-static struct stack_thread *state_of(const struct opgap_thread *thread)
-{
-  struct stack_thread *state = &threads[slot_of(thread) % THREADS];
-  if (state->serial != thread->serial) {
+  struct stack_thread *state = &threads[slot];
+  if (state->serial != serial) {
     memset(state, 0, sizeof *state);
-    state->serial = thread->serial;
+    state->serial = serial;
     state->budget.began = opgap_ticks();
   }
   return state;
@@ -624,8 +618,12 @@ void opgap_stack_note(unsigned event, uint64_t ticks, uint64_t bytes)
   if (cell->thread == NULL || cell->busy || opgap_stack_ticks == UINT64_MAX)
     return;
   int error = errno; /* libunwind asks the kernel whether memory is there */
-  struct opgap_thread *thread = cell->thread;
-  struct stack_thread *state = state_of(thread);
+  unsigned slot = (unsigned)(cell - opgap_cells);
+  if (slot >= THREADS) {
+    atomic_fetch_add_explicit(&skipped, 1, memory_order_relaxed);
+    return;
+  }
+  struct stack_thread *state = state_of(slot, cell->thread->serial);
   uint64_t start = opgap_ticks();
   if (!has_left(&state->budget, start)) {
     atomic_fetch_add_explicit(&skipped, 1, memory_order_relaxed);
@@ -633,7 +631,7 @@ void opgap_stack_note(unsigned event, uint64_t ticks, uint64_t bytes)
   }
   uint32_t before = atomic_load(&module_count), python[OPGAP_STACK_FRAMES];
   unsigned python_count = 0;
-  uint32_t name = take(state, slot_of(thread), python, &python_count);
+  uint32_t name = take(state, slot, python, &python_count);
   for (uint32_t i = before; i < atomic_load(&module_count); i++)
     tell_module(i);
   for (unsigned i = 0; i < python_count; i++)

@@ -307,9 +307,11 @@ END_TEST
 
 /* ---- the budget of ops' lines ---- */
 
+static unsigned stack_slots[16], stack_count;
+
 unsigned opgap_python_frames(unsigned slot, uint32_t *frames, unsigned room)
 {
-  (void)slot;
+  stack_slots[stack_count++] = slot;
   (void)frames;
   (void)room;
   return 0;
@@ -347,6 +349,49 @@ START_TEST(budget_of_lines)
 {
   make_trace_folder();
   run_to_end(body_budget, 0);
+  remove_folder();
+}
+END_TEST
+
+/* ---- what a thread keeps for its stacks ---- */
+
+#define LATE_THREADS 10u
+
+static void *takes_a_stack(void *nothing)
+{
+  if (opgap_self() != NULL)
+    opgap_stack_note(EV_CALL, opgap_stack_ticks, 0);
+  return nothing;
+}
+
+/* Threads that come when the ring has grown have the next slots, wherever these lie. */
+static void body_late_stacks(void)
+{
+  pthread_t threads[LATE_THREADS];
+  setenv("OPGAP_STACKS", "python", 1);
+  start();
+  atomic_store(&opgap_state->flusher, 1); /* nobody drains */
+  for (unsigned i = 0; i < 240000; i++)   /* 9.6 MB: more than 1024 slots' */
+    call(i);
+  for (unsigned i = 0; i < LATE_THREADS; i++)
+    if (pthread_create(&threads[i], NULL, takes_a_stack, NULL) != 0 || pthread_join(threads[i], NULL) != 0)
+      _exit(1);
+  if (stack_count != LATE_THREADS)
+    _exit(2);
+  for (unsigned i = 1; i < LATE_THREADS; i++)
+    if (stack_slots[i] != stack_slots[i - 1] + 1)
+      _exit(3);
+  if (stack_slots[0] >= 8) /* the process's, the main thread's, and few others */
+    _exit(4);
+  atomic_store(&opgap_state->flusher, 0);
+  opgap_session_end(0);
+  _exit(0);
+}
+
+START_TEST(stacks_of_late_threads)
+{
+  make_trace_folder();
+  run_to_end(body_late_stacks, 0);
   remove_folder();
 }
 END_TEST
@@ -2159,6 +2204,7 @@ int main(void)
   tcase_add_test(tests, clean_end);
   tcase_add_test(tests, large_pages);
   tcase_add_test(tests, budget_of_lines);
+  tcase_add_test(tests, stacks_of_late_threads);
   tcase_add_test(tests, clock_without_counter);
   tcase_add_test(tests, killed);
   tcase_add_test(tests, killed_at_random);
