@@ -1515,6 +1515,32 @@ START_TEST(times_of_a_loss)
 }
 END_TEST
 
+/* ---- switched while it was about to execute ---- */
+
+static void body_switched_in_a_failed_exec(void)
+{
+  char path[PATH_MAX];
+  setenv("OPGAP_CONTROL", "idle", 1);
+  start();
+  if (opgap_active != OPGAP_GROUP_process || !opgap_session_flush_exec())
+    _exit(1);
+  snprintf(path, sizeof path, "%s/" OPGAP_CONTROL_FILE, opgap_session_folder());
+  int fd = open(path, O_WRONLY | O_CREAT, 0600); /* `opgap start` finds no running process here */
+  if (fd < 0 || write(fd, "1\n", 2) != 2)
+    _exit(2);
+  opgap_session_goes_on();
+  bool on = opgap_active & OPGAP_GROUP_io;
+  opgap_session_end(0);
+  _exit(on ? 0 : 3);
+}
+
+START_TEST(switched_in_a_failed_exec)
+{
+  opgap_trace_close(trace_of(body_switched_in_a_failed_exec, 0));
+  remove_folder();
+}
+END_TEST
+
 /* ---- coroutines ---- */
 
 #define COROUTINE_CALLS 1000u
@@ -2220,6 +2246,7 @@ int main(void)
   tcase_add_test(tests, older_files_have_losses_without_reasons);
   tcase_add_test(tests, times_of_a_loss);
   tcase_add_test(tests, coroutines_in_a_record);
+  tcase_add_test(tests, switched_in_a_failed_exec);
   tcase_add_test(tests, coroutines_in_a_record_of_a_thread);
   tcase_add_test(tests, short_records);
   tcase_add_test(tests, record_sizes);
