@@ -425,14 +425,14 @@ static void read_records(struct analysis *a)
       next_progress = a->done + PROGRESS_EVERY;
       a->options.progress(a->options.progress_context, a->done, a->total);
     }
-    for (size_t i = 0; i < count; i++) {
-      if (records[i].end_ns > t->latest_end_ns)
-        t->latest_end_ns = records[i].end_ns;
+    for (const struct opgap_record *r = records; r < records + count; r++) {
+      if (r->end_ns > t->latest_end_ns)
+        t->latest_end_ns = r->end_ns;
       if (t->latest_end_ns >= next_settle) {
         a->now = t->latest_end_ns;
         settle(a, &next_settle);
       }
-      add_record(a, p, t, &records[i]);
+      add_record(a, p, t, r);
     }
   }
   merge_end(merge);
