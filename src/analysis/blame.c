@@ -16,6 +16,7 @@ struct walk {
   struct analysis *a;
   struct causes *causes;
   uint32_t own_process, own_thread;
+  const struct past_call *call; /* of the own thread, known even where its ring gave it up; NULL: none */
   unsigned chain;
   uint32_t file; /* gid of the file that the thread being walked used last; 0: none, or its own thread */
 };
@@ -379,6 +380,18 @@ static bool is_nested(const struct thread *t, size_t i)
   return false;
 }
 
+/* What the ring gave up: all that is left of it is the call asked about, which was kept. */
+static void walk_forgotten(struct walk *w, struct thread *t, uint64_t start, uint64_t end)
+{
+  const struct past_call *call = w->call;
+  bool kept =
+      call != NULL && (uint32_t)(t - w->a->threads) == w->own_thread && call->start <= start && call->end >= end;
+  if (kept && end > start)
+    walk_call(w, t, call, start, end);
+  else
+    add(w, t, OPGAP_CAUSE_UNKNOWN, DOING_FORGOTTEN, 0, 0, end - start);
+}
+
 static void walk_thread(struct walk *w, struct thread *t, uint64_t start, uint64_t end)
 {
   bool own = (uint32_t)(t - w->a->threads) == w->own_thread;
@@ -393,7 +406,7 @@ static void walk_thread(struct walk *w, struct thread *t, uint64_t start, uint64
     start = until;
   }
   uint64_t at = forgotten_until(t, start, end);
-  add(w, t, OPGAP_CAUSE_UNKNOWN, DOING_FORGOTTEN, 0, 0, at - start);
+  walk_forgotten(w, t, start, at);
   size_t first = timeline_calls_from(t, at);
   w->file = own ? 0 : file_before(w->a, t, first);
   for (size_t i = first; i < t->calls.count && at < end; i++) {
@@ -418,8 +431,15 @@ static void walk_thread(struct walk *w, struct thread *t, uint64_t start, uint64
 void blame_thread(struct analysis *a, const struct thread *own, struct thread *t, uint64_t start, uint64_t end,
                   struct causes *causes)
 {
-  struct walk w = {a, causes, own->process, (uint32_t)(own - a->threads), 0, 0};
+  struct walk w = {.a = a, .causes = causes, .own_process = own->process, .own_thread = (uint32_t)(own - a->threads)};
   walk_thread(&w, t, start, end);
+}
+
+void blame_call(struct analysis *a, struct thread *t, const struct past_call *call, struct causes *causes)
+{
+  struct walk w = {
+      .a = a, .causes = causes, .own_process = t->process, .own_thread = (uint32_t)(t - a->threads), .call = call};
+  walk_thread(&w, t, call->start, call->end);
 }
 
 /* "reading /data/1.png and 3 more", "reading files" */

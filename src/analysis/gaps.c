@@ -94,6 +94,7 @@ void gaps_call(struct analysis *a, struct thread *t, const struct hook *hook, co
     forget_inside(a, t, r->start_ns, r->end_ns);
   struct gap gap = {.start = r->start_ns,
                     .end = r->end_ns,
+                    .own = *RING_AT(&t->calls, t->calls.count - 1), /* timeline_call put it there */
                     .thread = (uint32_t)(t - a->threads),
                     .process = t->process,
                     .call = hook->name,
@@ -430,7 +431,7 @@ static void explain_thread_gap(struct analysis *a, struct gap *gap)
   if (gap->whole)
     explain_next(a, t, gap, &causes);
   else
-    blame_thread(a, t, t, gap->start, gap->end, &causes);
+    blame_call(a, t, &gap->own, &causes);
   if (gap->op == 0)
     gap->op = op_around(t, gap);
   name_startup(t, gap, &causes);

@@ -473,6 +473,7 @@ struct causes {
 
 struct gap {
   uint64_t start, end;
+  struct past_call own;    /* thread gaps: the call that is the gap; end 0: several calls, or a GPU gap */
   uint32_t thread;         /* thread gaps */
   uint32_t device;         /* GPU gaps: index into gpus */
   uint32_t call, op, next; /* gid; op: of a GPU gap, that of `next` */
@@ -804,6 +805,8 @@ const char *bottlenecks_wait_remedy(const struct analysis *a, enum opgap_cause c
 /* blame.c: explains [start, end) of thread t as a part of a gap of thread `own` */
 void blame_thread(struct analysis *a, const struct thread *own, struct thread *t, uint64_t start, uint64_t end,
                   struct causes *causes);
+/* Explains `call` of thread t as a gap of its own, also when the ring has given the call up meanwhile. */
+void blame_call(struct analysis *a, struct thread *t, const struct past_call *call, struct causes *causes);
 void blame_add(struct causes *causes, struct cause_key key, uint64_t ns);
 const char *blame_text(struct analysis *a, const struct cause_row *row, uint32_t own_process);
 

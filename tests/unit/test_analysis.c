@@ -1490,6 +1490,35 @@ START_TEST(test_many_gaps)
 }
 END_TEST
 
+/* So many calls behind a wait that its thread's history no longer has it when it is explained, 200 ms later: what it
+ * was, and who ended it, is known all the same. */
+START_TEST(test_gaps_that_history_gave_up)
+{
+  unsigned other = fake_thread(p, 101, "other");
+  fake_file_call(p, t, 0, FAKE_WRITE, 1000, 4000, "/data/log", 6);
+  fake_call(p, t, 0, FAKE_SEM_WAIT, 5000, 10000, 0x5000, 0, 0);
+  fake_call(p, t, 0, FAKE_SEM_WAIT, 11000, 13000, 0x6000, 0, 0);
+  for (uint64_t i = 0; i < 20000; i++)
+    fake_file_call(p, t, 0, FAKE_WRITE, 20000 + 5 * i, 20001 + 5 * i, "/data/log", 6);
+  fake_call(p, other, 0, FAKE_SLEEP, 4500, 9000, 0, 0, 0);
+  fake_call(p, other, 0, FAKE_SEM_POST, 9990, 9995, 0x5000, 0, 0);
+  struct opgap_analysis_options options = {.gaps_listed = 10};
+  struct opgap_summary *s = fake_analyse(&options);
+  const struct opgap_sum_gaps *gaps = &s->gaps;
+  const struct opgap_sum_cause *rows = gaps->thread_by_cause;
+  size_t count = gaps->thread_cause_count;
+  ck_assert_uint_eq(gaps->thread_count, 3);
+  ck_assert_uint_eq(cause_ns(rows, count, OPGAP_CAUSE_FILE_IO, "writing files"), 3000 * US);
+  ck_assert_uint_eq(cause_ns(rows, count, OPGAP_CAUSE_SLEEP, "thread other: nanosleep"), 4000 * US);
+  ck_assert_uint_eq(cause_ns(rows, count, OPGAP_CAUSE_PYTHON, "thread other: own code, no call"), 990 * US);
+  ck_assert_uint_eq(cause_ns(rows, count, OPGAP_CAUSE_RUN_QUEUE, "woken, not yet running (no free CPU)"), 10 * US);
+  ck_assert_uint_eq(cause_ns(rows, count, OPGAP_CAUSE_SYNCHRONISATION, "in sem_wait, waker not seen"), 2000 * US);
+  ck_assert_uint_eq(count, 5);
+  ck_assert_str_eq(gaps->threads[1].causes[0].detail, "writing /data/log");
+  opgap_summary_free(s);
+}
+END_TEST
+
 int main(void)
 {
   Suite *suite = suite_create("analysis");
@@ -1560,6 +1589,7 @@ int main(void)
   tcase_add_test(tests, test_untraced_program);
   tcase_add_test(tests, test_launcher);
   tcase_add_test(tests, test_many_gaps);
+  tcase_add_test(tests, test_gaps_that_history_gave_up);
   suite_add_tcase(suite, tests);
   return run_suite(suite);
 }
