@@ -78,7 +78,7 @@ build_opgap
 cd "$build"
 rm -rf demo.opgap
 if [ $minimal = yes ]; then
-  cc -O2 -D_GNU_SOURCE -pthread "$root/tools/demo/minimal.c" -o minimal -lm
+  cc -O2 -D_GNU_SOURCE -pthread -I"$root/include" "$root/tools/demo/minimal.c" -o minimal -lm
   set -- ./minimal shapes
 else
   set -- "$python" "$root/tools/demo/train.py"

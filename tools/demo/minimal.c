@@ -4,8 +4,12 @@
  *
  *   loader thread:  open, read, decode, augment  ->  queue of batches  ->  main thread: forward, backward, update
  *
+ * opgap's markers name the two halves of the work and tell where a step ends; without the tracer they do nothing.
+ *
  * Usage: minimal [FOLDER [EPOCHS]].  The files (PGM images) are written to FOLDER first if they are not there.
  */
+#include <opgap/opgap.h>
+
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -181,12 +185,14 @@ static void *load(void *argument)
     struct batch *batch = malloc(sizeof *batch);
     if (batch == NULL)
       die("malloc");
+    opgap_range_push("load batch");
     for (int i = 0; i < BATCH; i++) {
       int number = (n + i) * 7 % FILES; /* every file once an epoch: 7 and FILES share no factor */
       file_name(path, sizeof path, loader->folder, number);
       load_image(path, batch->inputs[i], &random);
       batch->labels[i] = number % CLASSES;
     }
+    opgap_range_pop();
     put_batch(batch);
   }
   return NULL;
@@ -264,9 +270,12 @@ int main(int argc, char **argv)
     int right = 0;
     for (int n = 0; n < FILES; n += BATCH) {
       struct batch *batch = take_batch();
+      opgap_range_push("train on batch");
       for (int i = 0; i < BATCH; i++)
         right += train(batch->inputs[i], batch->labels[i], 0.01f, &loss);
+      opgap_range_pop();
       free(batch);
+      opgap_step();
     }
     if ((epoch + 1) % 10 == 0 || epoch + 1 == loader.epochs)
       printf("epoch %d: loss %.3f, accuracy %.3f\n", epoch + 1, (double)(loss / FILES), (double)right / FILES);
