@@ -2,8 +2,8 @@
  *
  * Context   any, see hooks.h; exec and _exit also in signal handlers and in the child of a vfork, where nothing may be
  *           recorded and only the program's own rules hold: no allocation, no lock.
- * A forked child needs nothing here: its thread cell is wiped, so its first hook starts a session of its own, or makes
- * it a guest of its parent's (guest.h).
+ * A forked child needs nothing here, unless it was forked amid a record (session.h): its thread cell is wiped, so its
+ * first hook starts a session of its own, or makes it a guest of its parent's (guest.h).
  *
  * OPGAP_CHILDREN=fork or none: programs that children execute must not be traced.  The session's first process takes
  * this library out of its own LD_PRELOAD at start-up, which covers every way to start a program; it is put back only
@@ -51,8 +51,9 @@ static void note_child(int how, int pid, const char *program)
 
 /* ---- fork ---- */
 
-static pid_t forked(pid_t pid)
+static pid_t forked(struct opgap_fork *fork, pid_t pid)
 {
+  opgap_fork_end(fork);
   if (pid > 0)
     note_child(BY_FORK, pid, NULL);
   else if (pid == 0 && opgap_control_mapped())
@@ -60,15 +61,17 @@ static pid_t forked(pid_t pid)
   return pid;
 }
 
-OPGAP_EXPORT pid_t fork(void)
-{
-  return OPGAP_BOUND(fork) ? forked(opgap_real.fork()) : OPGAP_MISSING(pid_t);
-}
-
-OPGAP_EXPORT pid_t _Fork(void)
-{
-  return OPGAP_BOUND(_Fork) ? forked(opgap_real._Fork()) : OPGAP_MISSING(pid_t);
-}
+#define FORK_HOOK(name)                                                                                                \
+  OPGAP_EXPORT pid_t name(void)                                                                                        \
+  {                                                                                                                    \
+    if (!OPGAP_BOUND(name))                                                                                            \
+      return OPGAP_MISSING(pid_t);                                                                                     \
+    struct opgap_fork fork;                                                                                            \
+    opgap_fork_begin(&fork);                                                                                           \
+    return forked(&fork, opgap_real.name());                                                                           \
+  }
+FORK_HOOK(fork)
+FORK_HOOK(_Fork)
 
 /* For vfork, which is assembly: before and after in the parent. */
 void opgap_vfork_begin(void) OPGAP_HIDDEN;

@@ -17,6 +17,11 @@ void opgap_guest_host(struct opgap_arena *arena)
   host = takes_guests ? arena : NULL;
 }
 
+void opgap_guest_refuse(void)
+{
+  host = NULL;
+}
+
 /* A child whose parent's session goes on.  Only a child: what its parent calls it, in the same pid namespace, is then
  * what getpid says. */
 static bool is_welcome(void)

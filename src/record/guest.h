@@ -35,6 +35,8 @@ struct opgap_thread;
 
 /* A session has begun in this process: children may be its guests. */
 void opgap_guest_host(struct opgap_arena *arena);
+/* This process, a child, is nobody's guest. */
+void opgap_guest_refuse(void);
 /* The guest's slot; NULL: this process is none, and cannot become one. */
 struct opgap_thread *opgap_guest_begin(void);
 /* The same, but that none is taken. */

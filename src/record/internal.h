@@ -97,6 +97,9 @@ uint32_t opgap_intern_in(struct opgap_arena *arena, const char *bytes, size_t le
 /* Starts a session in this process, by one thread of it; true when it records.  In the constructor, or in the first
  * hook of a forked child or of a process whose session waits for one. */
 bool opgap_session_begin(void);
+/* In a forked child without a session: gives up the memory that fork wiped, with the state in it, to whoever holds
+ * pointers there; the session begins in other memory.  arena: what the old state is to name. */
+void opgap_state_leave(struct opgap_arena *arena);
 /* Does nothing need the session at once, so that it may begin with what there is to record? */
 bool opgap_session_can_wait(void);
 

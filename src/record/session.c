@@ -32,6 +32,7 @@
 #define SHM "/dev/shm"
 /* not in every libc header */
 #define WIPE_ON_FORK 18   /* MADV_WIPEONFORK */
+#define KEEP_ON_FORK 19   /* MADV_KEEPONFORK */
 #define POPULATE_WRITE 23 /* MADV_POPULATE_WRITE */
 
 OPGAP_EARLY_DATA struct opgap_config opgap_config;
@@ -488,12 +489,28 @@ static long create_trace_file(struct opgap_arena *arena)
   return fd;
 }
 
+/* The state's page and the cells. */
+static size_t state_bytes(void)
+{
+  return opgap_config.page_bytes + OPGAP_SLOT_LIMIT * sizeof(struct opgap_cell);
+}
+
+void opgap_state_leave(struct opgap_arena *arena)
+{
+  if (opgap_state == &no_state)
+    return;
+  opgap_state->arena = arena;
+  opgap_raw3(SYS_madvise, (long)opgap_state, (long)state_bytes(), KEEP_ON_FORK); /* also for children of this one */
+  no_state.arena = arena;
+  atomic_store(&no_state.phase, OPGAP_PHASE_NONE);
+  opgap_state = &no_state;
+}
+
 static struct opgap_state *new_state(void)
 {
   /* In a forked child the old pages are there, wiped; they are used again. */
   if (opgap_state == &no_state) {
-    size_t cells = OPGAP_SLOT_LIMIT * sizeof(struct opgap_cell);
-    size_t size = opgap_config.page_bytes + cells;
+    size_t size = state_bytes();
     char *memory = opgap_raw_mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
     if (memory == NULL)
       return NULL;

@@ -33,10 +33,21 @@ void opgap_session_threads(void);
 void opgap_session_wake(void);
 /* The calling thread's end is near (key destructor): its slot is given back once the kernel thread is gone. */
 void opgap_thread_dying(void);
-/* Called in the parent around fork-like calls is not needed; in the child the wiped cell does the work.  This one tells
- * a child that it must not record (vfork), and back. */
+/* A child must not record (vfork), and back.  That of a fork needs no word: its wiped cell does the work. */
 void opgap_vfork_enter(void);
 void opgap_vfork_leave(void);
+/* Around a fork that a hook sees, on the stack of who forks: a signal handler may fork amid the making of a record, and
+ * return in the child, which then finishes that record.  The child gets its parent's cell, state and arena replaced by
+ * private memory that takes these stores, before its own session begins; that has cells and a state of its own. */
+struct opgap_fork {
+  struct opgap_cell *cell; /* busy, NULL: none */
+  struct opgap_thread *thread;
+  struct opgap_arena *arena;
+  const struct opgap_fork *outer;
+  int pid; /* of the parent */
+};
+void opgap_fork_begin(struct opgap_fork *fork);
+void opgap_fork_end(struct opgap_fork *fork);
 /* Drains everything to the trace file, before exec.  True: the ring waits for the next image, which looks for it where
  * the value of OPGAP_SESSION ends with OPGAP_SESSION_EXECUTED. */
 bool opgap_session_flush_exec(void);

@@ -1,9 +1,11 @@
 /* The producer's side: cells, slots, ring segments, ops.  See record.h for the contract, arena.h for the orderings. */
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 
 #include "format/reader.h"
+#include "record/control.h"
 #include "record/early.h"
 #include "record/guest.h"
 #include "record/internal.h"
@@ -16,6 +18,7 @@ struct opgap_cell *opgap_cells;
 OPGAP_READ_EARLY struct opgap_cell opgap_no_cell;
 __thread struct opgap_cell *opgap_cell __attribute__((tls_model("initial-exec"))) = &opgap_no_cell;
 static __thread struct opgap_cell *vfork_cell __attribute__((tls_model("initial-exec")));
+static __thread const struct opgap_fork *fork_amid __attribute__((tls_model("initial-exec"))); /* a record */
 
 #define DYING_BATCH 16u
 
@@ -115,8 +118,48 @@ static struct opgap_thread *attach(void)
   return slot;
 }
 
+/* In the child: whoever makes the record goes on with the cell of the parent's, in memory that fork has wiped. */
+static void leave_record(const struct opgap_fork *fork)
+{
+  fork_amid = NULL;
+  opgap_control_detach();
+  opgap_guest_refuse();
+  opgap_raw6(SYS_mmap, (long)fork->arena, (long)fork->arena->size, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  fork->cell->thread = fork->thread;
+  opgap_state_leave(fork->arena);
+  opgap_cell = &opgap_no_cell;
+}
+
+static inline void leave_record_if_forked(void)
+{
+  if (opgap_unlikely(fork_amid != NULL) && fork_amid->pid != opgap_raw_getpid())
+    leave_record(fork_amid);
+}
+
+void opgap_fork_begin(struct opgap_fork *fork)
+{
+  struct opgap_cell *guest = &opgap_state->guest.cell, *cell = opgap_cell->busy ? opgap_cell : guest;
+  *fork = (struct opgap_fork){.thread = cell->thread, .outer = fork_amid};
+  if (cell->busy == 0 || cell->thread == NULL)
+    return;
+  fork->cell = cell;
+  fork->arena = cell == guest ? opgap_state->guest.arena : opgap_state->arena;
+  fork->pid = opgap_raw_getpid();
+  atomic_signal_fence(memory_order_seq_cst);
+  fork_amid = fork;
+}
+
+void opgap_fork_end(struct opgap_fork *fork)
+{
+  leave_record_if_forked();
+  if (fork->cell != NULL && fork->pid == opgap_raw_getpid())
+    fork_amid = fork->outer;
+}
+
 struct opgap_thread *opgap_self_slow(void)
 {
+  leave_record_if_forked();
   struct opgap_cell *before = opgap_cell;
   if (before == &opgap_unwind_cell) /* libunwind's own calls; no signal handler runs */
     return NULL;
@@ -137,6 +180,7 @@ struct opgap_thread *opgap_self_slow(void)
 
 struct opgap_thread *opgap_self_counting_slow(void)
 {
+  leave_record_if_forked();
   struct opgap_cell *before = opgap_cell;
   if (before != &opgap_unwind_cell && before != &opgap_tool_cell && before != &opgap_flusher_cell) {
     opgap_cell = &opgap_tool_cell; /* a signal handler that comes now passes through */

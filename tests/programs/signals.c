@@ -9,9 +9,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-enum { TICKS = 500, JUMPS = 300, AFTER = 20000, STACK = 64 * 1024 };
+enum { TICKS = 500, JUMPS = 300, AFTER = 20000, STACK = 64 * 1024, FORKS = 150, WRITES = 20 };
 static volatile sig_atomic_t ticks;
 static int null, zero;
 static jmp_buf back;
@@ -148,10 +149,49 @@ static int jump_out(void)
   return 0;
 }
 
+static volatile sig_atomic_t forks, in_child, failed_children;
+
+/* Every other child makes its first record in here, the others where the handler returns to. */
+static void on_fork(int signal)
+{
+  (void)signal;
+  int status = -1;
+  pid_t pid = fork();
+  if (pid == 0) {
+    in_child = 1;
+    if (forks % 2 == 0 && write(null, "x", 1) != 1)
+      _exit(13);
+    return;
+  }
+  if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
+    failed_children++;
+  if (++forks == FORKS) {
+    struct itimerval stop = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_VIRTUAL, &stop, NULL);
+  }
+}
+
+/* Handlers that fork, often amid the making of a record, which is then made in the child as well. */
+static int fork_amid(void)
+{
+  struct sigaction action = {.sa_handler = on_fork, .sa_flags = SA_RESTART};
+  struct itimerval timer = {{0, 200}, {0, 200}};
+  sigaction(SIGVTALRM, &action, NULL);
+  setitimer(ITIMER_VIRTUAL, &timer, NULL);
+  while (forks < FORKS && !in_child)
+    free(malloc(8));
+  for (int i = 0; in_child && i < WRITES; i++)
+    if (write(null, "x", 1) != 1)
+      return 14;
+  return in_child || failed_children == 0 ? 0 : 15;
+}
+
 int main(int argc, char **argv)
 {
   null = open("/dev/null", O_WRONLY);
   zero = open("/dev/zero", O_RDONLY);
+  if (argc == 2 && strcmp(argv[1], "fork") == 0)
+    return fork_amid();
   if (argc == 2)
     return strcmp(argv[1], "out") == 0 ? jump_out() : other_stack();
   int bad = storm();
