@@ -444,7 +444,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "on files%s%s",
         part, n, n == 1 ? "" : "s", 100 * share(w.file, w.busy), file_words(l, FILES_OF_WORKERS, w.file), ready);
   } else if (w.sleep > compute) {
-    add(l, "worker_sleep", fetch_ns, bound, "Take the sleep out of the dataset.",
+    add(l, "worker_sleep", fetch_ns, bound, SLEEP_OUT,
         "Waiting for the DataLoader takes %.1f %% of step time; its workers sleep for %.1f %% of their busy time%s",
         part, 100 * share(w.sleep, w.busy), ready);
   } else {
@@ -506,10 +506,34 @@ static void add_unseen_workers(struct list *l, uint64_t fetch_ns)
       percent(l, fetch_ns));
 }
 
+static bool sleeps(const struct analysis *a, const struct cause_key *key)
+{
+  (void)a;
+  return key->doing == DOING_SLEEP && !cause_of_others(key);
+}
+
+/* The training process makes its batches itself. */
+static void add_no_workers(struct list *l, uint64_t fetch_ns)
+{
+  const struct process *p = &l->a->processes[steps_process(l->a)];
+  uint64_t bound = fetch_ns + l->around.refill_ns[OPGAP_CAUSE_DATA_LOADING],
+           making = l->s->has_gpu ? p->step_next_ns : fetch_ns, /* with a GPU fetch_ns is what of it that idles */
+      asleep = at_most(chosen_waits(l, OPGAP_CAUSE_DATA_LOADING, sleeps), making);
+  l->a->loader_sleeps = share(asleep, making) >= 0.5;
+  const char *of_it = l->a->loader_sleeps ? opgap_pool_printf(l->a->pool, "; for %.1f %% of that its dataset sleeps",
+                                                              100 * share(asleep, making))
+                                          : file_words(l, FILES_OF_FETCHES, p->step_next_ns);
+  add(l, "no_workers", fetch_ns, bound,
+      l->a->loader_sleeps ? SLEEP_OUT " Then: let worker processes make the batches: num_workers=2 or more."
+                          : "Let worker processes make the batches: num_workers=2 or more.",
+      "The training process makes its batches itself (num_workers=0) for %.1f %% of step time; nothing else happens "
+      "meanwhile%s",
+      percent(l, fetch_ns), of_it);
+}
+
 /* By workers, or by the training process itself. */
 static void add_loading(struct list *l, uint64_t fetch_ns)
 {
-  const struct process *p = &l->a->processes[steps_process(l->a)];
   bool seen = worker_seen(l->a);
   if (seen || l->s->loader.fetches > 0) { /* of a DataLoader with workers */
     size_t before = l->rows.count;
@@ -528,11 +552,7 @@ static void add_loading(struct list *l, uint64_t fetch_ns)
     }
     return;
   }
-  add(l, "no_workers", fetch_ns, fetch_ns + l->around.refill_ns[OPGAP_CAUSE_DATA_LOADING],
-      "Let worker processes make the batches: num_workers=2 or more.",
-      "The training process makes its batches itself (num_workers=0) for %.1f %% of step time; nothing else happens "
-      "meanwhile%s",
-      percent(l, fetch_ns), file_words(l, FILES_OF_FETCHES, p->step_next_ns));
+  add_no_workers(l, fetch_ns);
 }
 
 /* ---- waits of the main thread ---- */

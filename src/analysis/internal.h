@@ -527,6 +527,8 @@ struct analysis {
    * wait for CPUs that other programs use, which part of their busy time and what to do (0, NULL: they do not). */
   const char *loader_kind, *loader_remedy, *loader_cpus;
   double loader_starved;
+  /* Likewise, of a DataLoader without workers: the dataset sleeps for most of the time that its batches take. */
+  bool loader_sleeps;
   /* Worker processes whose batches were fetched, and how many of them it takes where each loader keeps its own. */
   unsigned workers_made, workers_kept;
   uint64_t loader_making_ns; /* the main thread's waits for workers to start outside of __next__, told with these */
@@ -797,6 +799,7 @@ void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_recor
 void loader_stack(struct analysis *a, struct thread *t, const struct opgap_record *r);
 void loader_finish(struct analysis *a);
 
+#define SLEEP_OUT "Take the sleep out of the dataset."
 /* bottlenecks.c: also sets loader_kind and what follows it, which verdict_finish reads */
 void bottlenecks_finish(struct analysis *a);
 /* Against waits of the main thread for a cause, of files: for those that are written.  NULL: there is none. */

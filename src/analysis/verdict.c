@@ -157,6 +157,8 @@ static void remedies_loading(struct draft *d, unsigned workers)
   if (workers == 0) /* the training process decodes: that is no gap, and waits for CPUs in between are none */
     decoding = inside > reading ? (uint64_t)((double)(inside - reading) * d->a->on_cpu) : 0;
   bool mostly = workers > 0 || 2 * decoding >= inside;
+  if (d->a->loader_sleeps)
+    remedy(d, SLEEP_OUT);
   if (workers == 0)
     remedy(d, "Load batches in other processes: DataLoader(num_workers=2 or more); now the training process does it.");
   else
@@ -385,12 +387,12 @@ uint64_t verdict_mean_op(const struct opgap_summary *s)
 }
 
 /* Ops, code between them, and batches made in the main thread hold time in which it had no CPU.  When that is the
- * largest bottleneck, or most of what it does, it stands before what is said of them. */
-static void put_cpu_first(struct draft *d)
+ * largest bottleneck, or most of what is said of them (`mostly`), it stands before that. */
+static void put_cpu_first(struct draft *d, bool mostly)
 {
   static const char *const kinds[] = {"run_queue", "oversubscription", "cgroup_limit", "blocked_outside",
                                       "team_imbalance"};
-  size_t looked = d->a->on_cpu < 0.5 ? d->v->bottleneck_count : d->v->bottleneck_count > 0;
+  size_t looked = mostly ? d->v->bottleneck_count : d->v->bottleneck_count > 0;
   for (size_t i = 0; i < looked; i++) { /* the largest comes first */
     const struct opgap_sum_bottleneck *b = &d->v->bottlenecks[i];
     if (!is_among(b->kind, kinds, sizeof kinds / sizeof *kinds))
@@ -470,7 +472,7 @@ static void judge_cpu(struct draft *d, uint64_t total)
     decide(d, OPGAP_BOUND_DATA_LOADING,
            own ? share(loading_with_cpu(d->a) + files, total) : loading * (1 - d->a->loader_starved));
     if (own)
-      put_cpu_first(d);
+      put_cpu_first(d, 2 * loading_with_cpu(d->a) < s->breakdown.class_ns[OPGAP_CLASS_DATALOADER]);
     evidence_gaps(d);
     remedies_data_loading(d);
   } else if (communication >= 0.2 && communication >= wait) {
@@ -486,15 +488,15 @@ static void judge_cpu(struct draft *d, uint64_t total)
     remedy(d, mapped->remedy);
   } else if (mean > 0 && (mean < 20000 || other > ops)) {
     decide(d, OPGAP_BOUND_CPU_DISPATCH, (ops + other) * d->a->on_cpu);
-    put_cpu_first(d);
+    put_cpu_first(d, d->a->on_cpu < 0.5);
     evidence(d, opgap_pool_printf(d->a->pool, "A framework op takes %.1f us on average.", (double)mean / 1e3));
     remedies_dispatch(d);
   } else if (mean > 0) {
     decide(d, OPGAP_BOUND_CPU_COMPUTE, ops * d->a->on_cpu);
-    put_cpu_first(d);
+    put_cpu_first(d, d->a->on_cpu < 0.5);
     remedies_compute(d);
   } else {
-    put_cpu_first(d);
+    put_cpu_first(d, d->a->on_cpu < 0.5);
   }
   remedies_besides(d);
   evidence_top_op(d, OPGAP_OP_TORCH);

@@ -1292,6 +1292,51 @@ START_TEST(test_no_workers_on_a_busy_machine)
 }
 END_TEST
 
+/* Makes its batches itself for 90 of 100 ms, of which its dataset sleeps for `asleep_ms`.  It has a CPU for 5 ms and
+ * waits for one for 10 ms, so that it mostly has none where it does not sleep, but that is not what takes its batches
+ * long. */
+static struct opgap_summary *sleeping_dataset(uint64_t asleep_ms)
+{
+  struct rates main_thread = {5, 10, 0};
+  sample_all(p, 100, 200, &main_thread);
+  for (unsigned i = 0; i < STEPS; i++) {
+    uint64_t at = batch_us(i);
+    fake_call(p, t, 1, FAKE_SLEEP, at + 1000, at + 1000 + asleep_ms * 1000, 0, 0, 0);
+    fake_user_op(p, t, 0, at, at + 90000, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+    fake_op(p, t, 0, at + 90000, at + 99000, "autograd::engine::evaluate_function: AddBackward0", 0, 0);
+    fake_user_op(p, t, 0, at + 99000, at + 100000, "Optimizer.step#SGD.step");
+  }
+  return fake_analyse(NULL);
+}
+
+START_TEST(test_no_workers_and_a_dataset_that_sleeps)
+{
+  struct opgap_summary *s = sleeping_dataset(85);
+  assert_first(s, "no_workers");
+  ck_assert_uint_eq(bottleneck(s, "no_workers")->ns, COUNTED * 90 * MS);
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "no_workers")->text, "; for 94.4 % of that its dataset sleeps"));
+  ck_assert_str_eq(
+      bottleneck(s, "no_workers")->remedy,
+      "Take the sleep out of the dataset. Then: let worker processes make the batches: num_workers=2 or more.");
+  ck_assert_uint_gt(bottleneck(s, "run_queue")->ns, COUNTED * 9 * MS);
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_DATA_LOADING);
+  ck_assert_str_eq(s->verdict.remedies[0], "Take the sleep out of the dataset.");
+  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[1], "Load batches in other processes"));
+  ck_assert_uint_eq(s->verdict.remedy_count, 2);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_no_workers_and_a_dataset_that_hardly_sleeps)
+{
+  struct opgap_summary *s = sleeping_dataset(44);
+  ck_assert_ptr_null(strstr(bottleneck(s, "no_workers")->text, "sleeps"));
+  ck_assert_str_eq(bottleneck(s, "no_workers")->remedy,
+                   "Let worker processes make the batches: num_workers=2 or more.");
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* Three threads keep each other from two CPUs for a while, but what they compute needs these CPUs for 77.5 of 100 ms
  * anyway, so that no fewer of them can win more than the rest. */
 START_TEST(test_oversubscription_by_needed_work)
@@ -2290,6 +2335,8 @@ int main(void)
   tcase_add_test(tests, test_worker_not_recorded);
   tcase_add_test(tests, test_no_workers);
   tcase_add_test(tests, test_no_workers_on_a_busy_machine);
+  tcase_add_test(tests, test_no_workers_and_a_dataset_that_sleeps);
+  tcase_add_test(tests, test_no_workers_and_a_dataset_that_hardly_sleeps);
   tcase_add_test(tests, test_oversubscription_by_needed_work);
   tcase_add_test(tests, test_oversubscription_with_a_team);
   tcase_add_test(tests, test_slow_decode_on_a_busy_machine);
