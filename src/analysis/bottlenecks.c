@@ -87,23 +87,23 @@ static void add(struct list *l, const char *kind, uint64_t ns, uint64_t bound, c
 }
 
 /* Of the machine, or of the tracer's settings; "" where it was not recorded. */
-static const char *setting(const struct list *l, const char *key)
+static const char *setting(const struct opgap_summary *s, const char *key)
 {
-  for (size_t i = 0; i < l->s->info_count; i++)
-    if (strcmp(l->s->info_keys[i], key) == 0)
-      return l->s->info_values[i];
+  for (size_t i = 0; i < s->info_count; i++)
+    if (strcmp(s->info_keys[i], key) == 0)
+      return s->info_values[i];
   return "";
 }
 
 static unsigned cores(const struct list *l)
 {
-  return (unsigned)strtoul(setting(l, "cores"), NULL, 10);
+  return (unsigned)strtoul(setting(l->s, "cores"), NULL, 10);
 }
 
 /* DataLoader(in_order=False) is there from PyTorch 2.6 on; of some builds the version is not known. */
 static const char *out_of_order(const struct list *l)
 {
-  const char *torch = setting(l, "torch");
+  const char *torch = setting(l->s, "torch");
   unsigned major = 0, minor = 0;
   if (sscanf(torch, "%u.%u", &major, &minor) != 2)
     return ", or, with PyTorch 2.6 or newer, fetch out of order (in_order=False).";
@@ -491,7 +491,7 @@ static const char *record_workers(const struct list *l)
        "batch."},
   };
   for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
-    const char *value = setting(l, reasons[i].key);
+    const char *value = setting(l->s, reasons[i].key);
     if (value[0] && (reasons[i].value == NULL || strcmp(value, reasons[i].value) == 0))
       return reasons[i].remedy;
   }
@@ -861,6 +861,16 @@ static double add_faults(struct list *l, double on_cpu, uint64_t work)
   return kernel;
 }
 
+#define PYTHON_OUT "Move Python work, logging and .item() calls out of the step"
+
+const char *bottlenecks_python_remedy(const struct analysis *a)
+{
+  const char *stacks = setting(a->summary, "OPGAP_STACKS");
+  return strcmp(stacks, "python") == 0 || strcmp(stacks, "both") == 0
+             ? PYTHON_OUT ": it lies between the lines that the table of hot ops has."
+             : PYTHON_OUT ": with OPGAP_STACKS=python the table of hot ops has the lines that it lies between.";
+}
+
 /* Of the time of work, which part of step time it is on a CPU for, where that is less. */
 static const char *on_cpu_words(const struct list *l, uint64_t ns, double on_cpu)
 {
@@ -897,7 +907,7 @@ static void add_cpu_work(struct list *l)
         "The ops are the work itself: lower precision, torch.compile(model), all CPU cores, a faster device.",
         "Framework ops take %.1f %% of step time, %.1f us each%s", ops_part, (double)mean / 1e3, ops_on_cpu);
   add(l, mean > 0 ? "python" : "own_code", code, mean > 0 ? code_bound : OPGAP_UNKNOWN,
-      mean > 0 ? "Move Python work, logging and .item() calls out of the step."
+      mean > 0 ? (code_part > ops_part ? bottlenecks_python_remedy(l->a) : PYTHON_OUT ".")
                : "Look at the code of the step with a sampling profiler (perf).",
       "The program's own code takes %.1f %% of step time%s%s", code_part, mean > 0 ? ", between framework ops" : "",
       code_on_cpu);

@@ -804,6 +804,8 @@ void loader_finish(struct analysis *a);
 void bottlenecks_finish(struct analysis *a);
 /* Against waits of the main thread for a cause, of files: for those that are written.  NULL: there is none. */
 const char *bottlenecks_wait_remedy(const struct analysis *a, enum opgap_cause cause);
+/* Against code between ops that takes more than the ops. */
+const char *bottlenecks_python_remedy(const struct analysis *a);
 
 /* blame.c: explains [start, end) of thread t as a part of a gap of thread `own` */
 void blame_thread(struct analysis *a, const struct thread *own, struct thread *t, uint64_t start, uint64_t end,

@@ -220,13 +220,17 @@ static void remedies_memory(struct draft *d)
   remedy(d, "Smaller batches with gradient accumulation, recomputation (checkpointing), lower precision.");
 }
 
-static void remedies_dispatch(struct draft *d)
+/* python: code between ops takes more than the ops themselves. */
+static void remedies_dispatch(struct draft *d, bool python)
 {
+  if (python)
+    remedy(d, bottlenecks_python_remedy(d->a));
   remedy(d, "Give each op more to do: a larger batch.");
   remedy(d, "Fewer, larger ops: torch.compile(model), fused optimizers (fused=True or foreach=True).");
   if (d->a->summary->has_gpu)
     remedy(d, "Replay the launches: CUDA graphs (torch.compile(mode=\"reduce-overhead\")).");
-  remedy(d, "Move Python work and .item() calls out of the step.");
+  if (!python)
+    remedy(d, "Move Python work and .item() calls out of the step.");
 }
 
 static void remedies_compute(struct draft *d)
@@ -489,8 +493,13 @@ static void judge_cpu(struct draft *d, uint64_t total)
   } else if (mean > 0 && (mean < 20000 || other > ops)) {
     decide(d, OPGAP_BOUND_CPU_DISPATCH, (ops + other) * d->a->on_cpu);
     put_cpu_first(d, d->a->on_cpu < 0.5);
+    if (other > ops)
+      evidence(d, opgap_pool_printf(d->a->pool,
+                                    "The host's time is Python code between ops (%.1f %% of step time), not the "
+                                    "ops themselves (%.1f %%).",
+                                    100 * other, 100 * ops));
     evidence(d, opgap_pool_printf(d->a->pool, "A framework op takes %.1f us on average.", (double)mean / 1e3));
-    remedies_dispatch(d);
+    remedies_dispatch(d, other > ops);
   } else if (mean > 0) {
     decide(d, OPGAP_BOUND_CPU_COMPUTE, ops * d->a->on_cpu);
     put_cpu_first(d, d->a->on_cpu < 0.5);
@@ -530,8 +539,8 @@ static void judge_gpu_idle(struct draft *d, double idle)
   enum opgap_cause cause;
   uint64_t wait = gpu_wait_total(gaps, &cause);
   uint64_t communication = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_COMMUNICATION);
-  uint64_t dispatch = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_DISPATCH) +
-                      cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_PYTHON);
+  uint64_t ops = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_DISPATCH),
+           python = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_PYTHON), dispatch = ops + python;
   evidence(d, opgap_pool_printf(
                   d->a->pool,
                   "GPU idle %.1f %% of the time; of its idle gaps %.1f %% data loading, %.1f %% communication, "
@@ -548,7 +557,12 @@ static void judge_gpu_idle(struct draft *d, double idle)
     remedies_communication(d);
   } else if (dispatch > 0) {
     decide(d, OPGAP_BOUND_CPU_DISPATCH, idle * share(dispatch, gaps->gpu_ns));
-    remedies_dispatch(d);
+    if (python > ops)
+      evidence(d, opgap_pool_printf(d->a->pool,
+                                    "The host's time is Python code between ops (%.1f %% of these gaps), not the "
+                                    "ops themselves (%.1f %%).",
+                                    100 * share(python, gaps->gpu_ns), 100 * share(ops, gaps->gpu_ns)));
+    remedies_dispatch(d, python > ops);
   }
 }
 

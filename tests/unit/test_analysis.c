@@ -381,14 +381,15 @@ START_TEST(test_sleep_in_steps_is_no_dispatch)
 }
 END_TEST
 
-/* A kernel of 400 us a step, launched after a sleep of 7 ms: the GPU is idle for 9.6 ms between kernels. */
-START_TEST(test_sleep_of_the_host_is_no_dispatch)
+/* A kernel of 400 us a step, launched after 7 ms of `sleep`, or of code: the GPU is idle for 9.6 ms between kernels. */
+static struct opgap_summary *late_launches(bool sleep)
 {
   unsigned gpu = fake_stream(p, OPGAP_STREAM_GPU);
   for (uint64_t i = 0; i < WAITING_STEPS; i++) {
     uint64_t at = waiting_step(i) * US;
     waiting_step_ops(i);
-    fake_call(p, t, 0, FAKE_SLEEP, waiting_step(i) + 2100, waiting_step(i) + 9100, 0, 0, 0);
+    if (sleep)
+      fake_call(p, t, 0, FAKE_SLEEP, waiting_step(i) + 2100, waiting_step(i) + 9100, 0, 0, 0);
     fake_record(p, gpu,
                 (struct opgap_record){.event = OPGAP_EV_GPU_API,
                                       .status = (uint32_t)i + 1,
@@ -403,7 +404,12 @@ START_TEST(test_sleep_of_the_host_is_no_dispatch)
                                       .field = {fake_name(p, "gemm")}});
     waiting_step_ends(i);
   }
-  struct opgap_summary *s = fake_analyse(NULL);
+  return fake_analyse(NULL);
+}
+
+START_TEST(test_sleep_of_the_host_is_no_dispatch)
+{
+  struct opgap_summary *s = late_launches(true);
   ck_assert_uint_eq(s->gaps.gpu_ns, 19 * 9600 * US);
   uint64_t sleep = 0;
   for (size_t i = 0; i < s->gaps.gpu_cause_count; i++)
@@ -421,6 +427,21 @@ START_TEST(test_sleep_of_the_host_is_no_dispatch)
   ck_assert_double_eq_tol(s->gpus[0].utilisation, 2000.0 / 40400, 1e-12);
   ck_assert_uint_eq(s->gaps.gpu_ns, 5 * 9600 * US); /* the gap that the first of them ends, too */
   ck_assert_uint_eq(s->gaps.host_wait_ns, 5 * 9600 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
+START_TEST(test_python_of_the_host)
+{
+  struct opgap_summary *s = late_launches(false);
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_CPU_DISPATCH);
+  /* of 9.6 ms the op of 2 ms, and all else but 50 us from launch to start */
+  ck_assert(has_sentence(s->verdict.evidence, s->verdict.evidence_count,
+                         "The host's time is Python code between ops (78.6 % of these gaps), not the ops themselves "
+                         "(20.8 %)."));
+  ck_assert_str_eq(s->verdict.remedies[0],
+                   "Move Python work, logging and .item() calls out of the step: with OPGAP_STACKS=python the table of "
+                   "hot ops has the lines that it lies between.");
   opgap_summary_free(s);
 }
 END_TEST
@@ -1541,6 +1562,7 @@ int main(void)
   tcase_add_test(tests, test_costliest_op_is_that_of_the_table);
   tcase_add_test(tests, test_sleep_in_steps_is_no_dispatch);
   tcase_add_test(tests, test_sleep_of_the_host_is_no_dispatch);
+  tcase_add_test(tests, test_python_of_the_host);
   tcase_add_test(tests, test_time_off_is_not_idle);
   tcase_add_test(tests, test_lock_in_steps_is_no_dispatch);
   tcase_add_test(tests, test_reads_in_steps_are_data_loading);

@@ -102,6 +102,58 @@ START_TEST(test_sleep_is_bounded_by_itself)
 }
 END_TEST
 
+/* Ops of 2.5 of 10 ms, and nothing known of the rest: it is dispatch, but what to take out is not ops. */
+START_TEST(test_python_between_ops)
+{
+  static const char *const stacks[] = {NULL, "native", "python", "both"};
+  for (unsigned k = 0; k < sizeof stacks / sizeof *stacks; k++) {
+    setup();
+    if (stacks[k] != NULL)
+      fake_setting(p, "OPGAP_STACKS", stacks[k]);
+    const char *remedy = k < 2
+                             ? "Move Python work, logging and .item() calls out of the step: with OPGAP_STACKS=python "
+                               "the table of hot ops has the lines that it lies between."
+                             : "Move Python work, logging and .item() calls out of the step: it lies between the lines "
+                               "that the table of hot ops has.";
+    for (uint64_t i = 0; i < STEPS; i++) {
+      step_begins(i);
+      step_ends(i);
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    assert_first(s, "python");
+    ck_assert_str_eq(bottleneck(s, "python")->remedy, remedy);
+    ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_CPU_DISPATCH);
+    ck_assert_str_eq(
+        s->verdict.evidence[1],
+        "The host's time is Python code between ops (75.0 % of step time), not the ops themselves (25.0 %).");
+    ck_assert_uint_eq(s->verdict.remedy_count, 3);
+    ck_assert_str_eq(s->verdict.remedies[0], remedy);
+    ck_assert_str_eq(s->verdict.remedies[1], "Give each op more to do: a larger batch.");
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
+/* Small ops that take most of the step: what Python does between them comes last. */
+START_TEST(test_small_ops)
+{
+  for (uint64_t i = 0; i < STEPS; i++) {
+    step_begins(i);
+    for (uint64_t k = 0; k < 400; k++)
+      fake_op(p, t, 0, step_us(i) + 2000 + 15 * k, step_us(i) + 2010 + 15 * k, "aten::add", 0, 0);
+    step_ends(i);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_CPU_DISPATCH);
+  ck_assert_str_eq(s->verdict.evidence[1], "A framework op takes 16.2 us on average.");
+  ck_assert_uint_eq(s->verdict.remedy_count, 3);
+  ck_assert_str_eq(s->verdict.remedies[0], "Give each op more to do: a larger batch.");
+  ck_assert_str_eq(s->verdict.remedies[2], "Move Python work and .item() calls out of the step.");
+  ck_assert_str_eq(bottleneck(s, "python")->remedy, "Move Python work, logging and .item() calls out of the step.");
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* CPython's lock is a semaphore: who gives it up has slept, from before the main thread waits until 1 ms before it goes
  * on.  It is the holder's sleep, not the main thread's, which itself sleeps for 0.5 ms.  What the wait is for is known
  * where another thread reads files, too. */
@@ -2294,6 +2346,8 @@ int main(void)
   TCase *tests = new_case("why");
   tcase_add_checked_fixture(tests, setup, NULL);
   tcase_add_test(tests, test_sleep_is_bounded_by_itself);
+  tcase_add_test(tests, test_python_between_ops);
+  tcase_add_test(tests, test_small_ops);
   tcase_add_test(tests, test_sleep_and_files_of_another_thread);
   tcase_add_test(tests, test_main_threads_of_two_programs);
   tcase_add_test(tests, test_lock_bound_without_samples);
