@@ -446,6 +446,16 @@ static void read_records(struct analysis *a)
 
 /* ---- life ---- */
 
+/* exe: NULL where it is not known. */
+static bool runs_python(const char *exe, const char *command)
+{
+  char program[64];
+  text_program(program, sizeof program, command);
+  const char *name = exe != NULL ? strrchr(exe, '/') : NULL;
+  name = name != NULL ? name + 1 : exe;
+  return strncmp(program, "python", 6) == 0 || (name != NULL && strncmp(name, "python", 6) == 0);
+}
+
 static void open_process(struct analysis *a, unsigned index)
 {
   struct process *p = &a->processes[index];
@@ -458,6 +468,7 @@ static void open_process(struct analysis *a, unsigned index)
   p->rss = OPGAP_UNKNOWN;
   const char *alloc = a->source->info(a->source->context, index, "OPGAP_ALLOC");
   p->alloc_events = alloc != NULL && strcmp(alloc, "events") == 0;
+  p->python = runs_python(a->source->info(a->source->context, index, "exe"), p->info->command);
   hooks_classify(a, index);
   windows_open(a, index);
   steps_open(a, index);

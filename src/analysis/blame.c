@@ -179,6 +179,10 @@ static bool is_pipe(const struct analysis *a, const struct past_call *call)
 static void walk_unexplained(struct walk *w, struct thread *t, const struct hook *hook, const struct past_call *call,
                              uint64_t ns)
 {
+  if (call->timed_out && !is_pipe(w->a, call)) {
+    add(w, t, OPGAP_CAUSE_SLEEP, DOING_SLEEP, hook->name, 0, ns);
+    return;
+  }
   switch (hook->verb) {
   case VERB_MUTEX:
   case VERB_RWLOCK:
@@ -215,8 +219,6 @@ static void walk_unexplained(struct walk *w, struct thread *t, const struct hook
   case VERB_POLL:
     if (is_pipe(w->a, call))
       add(w, t, OPGAP_CAUSE_SYNCHRONISATION, DOING_WAIT, hook->name, 0, ns);
-    else if (call->timed_out)
-      add(w, t, OPGAP_CAUSE_SLEEP, DOING_SLEEP, hook->name, 0, ns);
     else
       add(w, t, OPGAP_CAUSE_COMMUNICATION, DOING_SOCKET, hook->name, 0, ns);
     break;

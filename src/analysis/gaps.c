@@ -34,7 +34,7 @@ const char *opgap_cause_name(enum opgap_cause cause)
 static void notice_gil(struct process *p, const struct hook *hook, const struct opgap_record *r)
 {
   uint64_t ns = r->end_ns - r->start_ns;
-  if (hook->verb != VERB_COND || r->status != 110 /* ETIMEDOUT */ || ns < 4900000 || ns > 6500000 || p->ops == 0)
+  if (hook->verb != VERB_COND || r->status != TIMED_OUT || ns < 4900000 || ns > 6500000 || (p->ops == 0 && !p->python))
     return;
   for (unsigned i = 0; i < p->gil_count; i++)
     if (p->gil[i] == r->field[0])

@@ -84,6 +84,8 @@ enum name_flag {
   NAME_SOCKET = 512,    /* of NAME_PIPE, socket:[..] */
 };
 
+#define TIMED_OUT 110u /* ETIMEDOUT, the status of a call with a time limit */
+
 /* A call in a thread's recent past. */
 struct past_call {
   uint64_t start, end, object; /* object: gid when named, else an address */
@@ -92,7 +94,7 @@ struct past_call {
   uint16_t event;
   uint8_t depth;
   bool named;
-  bool timed_out; /* it waited for descriptors, none was ready, and its process did not use sockets */
+  bool timed_out; /* its time was over, and nothing had come: if nobody was seen to end it, it was a sleep */
 };
 /* An outermost framework op, or a DataLoader's __next__. */
 struct past_op {
@@ -312,6 +314,7 @@ struct process {
   unsigned main_thread;       /* index into threads, UINT32_MAX if none */
   unsigned thread_count;
   bool launcher;
+  bool python;                             /* its program is Python's interpreter */
   bool networks;                           /* it connected, or read, wrote or polled a socket, so far */
   uint64_t made_way_ns;                    /* a launcher's program began then, or its helper ended */
   struct edge_table objects;               /* by address */

@@ -108,6 +108,23 @@ static bool object_waker(struct analysis *a, const struct thread *t, const struc
   return edges != NULL && latest_edge(edges, (uint32_t)(t - a->threads), call->start, call->end, edge);
 }
 
+/* Sockets may be polled for what is to be sent; and a condition of Python's may be its GIL, which is taken by timed
+ * waits one after the other (gaps.c), of a length that sys.setswitchinterval sets.  A lock whose time was over was
+ * held. */
+static bool timed_out(const struct process *p, const struct hook *hook, const struct opgap_record *r)
+{
+  switch (hook->verb) {
+  case VERB_POLL:
+    return r->status == 0 && r->field[1] == 0 && !p->networks;
+  case VERB_SEM:
+    return r->status == TIMED_OUT;
+  case VERB_COND:
+    return r->status == TIMED_OUT && !p->python && p->ops == 0;
+  default:
+    return false;
+  }
+}
+
 void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
                    uint64_t object, bool named, uint32_t flags)
 {
@@ -128,7 +145,7 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
   struct past_call *past = RING_PUSH(a, &t->calls);
   *past = (struct past_call){
       .start = r->start_ns, .end = r->end_ns, .object = object, .event = r->event, .depth = r->depth, .named = named};
-  past->timed_out = hook->verb == VERB_POLL && r->status == 0 && r->field[1] == 0 && !p->networks;
+  past->timed_out = timed_out(p, hook, r);
   struct edge edge = {0};
   if (!named && hook->flags & OPGAP_EVENT_BLOCKING && object_waker(a, t, past, &edge)) {
     past->waker = edge.thread + 1;

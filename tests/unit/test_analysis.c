@@ -563,6 +563,70 @@ START_TEST(test_poll_that_times_out_is_sleep)
 }
 END_TEST
 
+/* A semaphore whose time was over was a sleep, unless another thread was seen to give it back meanwhile, or it came in
+ * time.  The same of a condition, where it cannot be the GIL: not in Python, whatever its program's name, nor beside
+ * ops.  A lock whose time was over was held. */
+START_TEST(test_waits_that_time_out)
+{
+  static const struct {
+    const char *command, *exe;
+    bool ops, conditions_sleep;
+  } programs[] = {{"./server --port 1", NULL, false, true},
+                  {"./server --port 1", "/opt/my python/server", false, true},
+                  {"./server --port 1", NULL, true, false},
+                  {"/usr/bin/python3 serve.py", NULL, false, false},
+                  {"serve 1", "/usr/bin/python3.11", false, false}};
+  for (unsigned i = 0; i < sizeof programs / sizeof *programs; i++) {
+    fake_reset();
+    p = fake_process(100, 1, programs[i].command);
+    t = fake_thread(p, 100, "main");
+    unsigned other = fake_thread(p, 101, "other");
+    if (programs[i].exe != NULL)
+      fake_setting(p, "exe", programs[i].exe);
+    if (programs[i].ops)
+      fake_op(p, t, 0, 100, 200, "aten::mm", 0, 0);
+    fake_call(p, t, 0, FAKE_SEM_WAIT, 1000, 21000, 0x10, 0, 110);
+    fake_call(p, t, 0, FAKE_SEM_WAIT, 30000, 33000, 0x10, 0, 0);
+    fake_call(p, t, 0, FAKE_SEM_WAIT, 40000, 44000, 0x11, 0, 110);
+    fake_call(p, t, 0, FAKE_COND_TIMEDWAIT, 50000, 57000, 0x20, 0x21, 110);
+    fake_call(p, t, 0, FAKE_COND_TIMEDWAIT, 60000, 69000, 0x20, 0x21, 0);
+    fake_call(p, t, 0, FAKE_MUTEX_LOCK, 70000, 71000, 0x21, 0, 110);
+    fake_call(p, other, 0, FAKE_SLEEP, 500, 600, 0, 0, 0);
+    fake_call(p, other, 0, FAKE_SEM_POST, 43995, 43995, 0x11, 0, 0);
+    struct opgap_summary *s = fake_analyse(NULL);
+    const struct opgap_sum_cause *rows = s->gaps.thread_by_cause;
+    size_t count = s->gaps.thread_cause_count;
+    uint64_t condition = programs[i].conditions_sleep ? 7000 * US : 0;
+    ck_assert_uint_eq(s->gaps.thread_ns, 44000 * US);
+    ck_assert_uint_eq(cause_ns(rows, count, OPGAP_CAUSE_SLEEP, "sem_wait"), 20000 * US);
+    ck_assert_uint_eq(cause_ns(rows, count, OPGAP_CAUSE_SYNCHRONISATION, "in sem_wait, waker not seen"), 3000 * US);
+    ck_assert_uint_eq(cause_ns(rows, count, OPGAP_CAUSE_PYTHON, "thread other: own code, no call"), 3995 * US);
+    ck_assert_uint_eq(cause_ns(rows, count, OPGAP_CAUSE_SLEEP, "pthread_cond_timedwait"), condition);
+    ck_assert_uint_eq(cause_ns(rows, count, OPGAP_CAUSE_SYNCHRONISATION, "in pthread_cond_timedwait, waker not seen"),
+                      16000 * US - condition);
+    ck_assert_uint_eq(cause_ns(rows, count, OPGAP_CAUSE_LOCK, "in pthread_mutex_lock, waker not seen"), 1000 * US);
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
+/* Python without a framework takes its GIL by waits of 5 ms that time out, too. */
+START_TEST(test_gil_of_plain_python)
+{
+  fake_reset();
+  p = fake_process(100, 1, "python3 serve.py");
+  t = fake_thread(p, 100, "python3");
+  for (uint64_t i = 0; i < 4; i++)
+    fake_call(p, t, 0, FAKE_COND_TIMEDWAIT, 1000 + 5100 * i, 6050 + 5100 * i, 0x61, 0x62, 110);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->gaps.thread_count, 4);
+  ck_assert_uint_eq(s->gaps.thread_cause_count, 1);
+  ck_assert_int_eq(s->gaps.thread_by_cause[0].cause, OPGAP_CAUSE_GIL);
+  ck_assert_uint_eq(s->gaps.thread_by_cause[0].ns, 4 * 5050 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* The main thread waits for a thread that runs a collective as an op. */
 START_TEST(test_wait_for_collective_is_communication)
 {
@@ -1568,6 +1632,8 @@ int main(void)
   tcase_add_test(tests, test_reads_in_steps_are_data_loading);
   tcase_add_test(tests, test_network_in_steps_is_communication);
   tcase_add_test(tests, test_poll_that_times_out_is_sleep);
+  tcase_add_test(tests, test_waits_that_time_out);
+  tcase_add_test(tests, test_gil_of_plain_python);
   tcase_add_test(tests, test_wait_for_collective_is_communication);
   tcase_add_test(tests, test_two_optimizers_are_one_step);
   tcase_add_test(tests, test_gan_without_loader);
