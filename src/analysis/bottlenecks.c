@@ -153,6 +153,10 @@ static struct cpu_use cpu_use(struct analysis *a)
     add_needed(a, i, start, end, &use);
     if (!timeline_samples_around(t, start, end, &from, &to))
       continue;
+    /* Samples that lie much farther apart than the steps took, as the first that are kept do (--keep), tell of other
+     * times. */
+    if (to->end - from->end > 2 * use.span_ns)
+      continue;
     /* what it runs for between its waits for CPUs, and for others of its team that wait for one, whoever had these
      * meanwhile */
     struct team_wait team = {0};

@@ -2013,6 +2013,23 @@ START_TEST(test_steps_between_two_samples)
 }
 END_TEST
 
+/* Nor do samples tell it that lie 5.9 s apart where the steps took 38 ms: half of a CPU in 5.9 s is not 78 in 38 ms. */
+START_TEST(test_steps_beside_samples_far_apart)
+{
+  static const uint64_t at[] = {0, 1, 60};
+  struct rates rates = {50, 10, 0};
+  unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+  for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+    sample(stream, 100, at[i], &rates);
+  for (uint64_t i = 0; i < STEPS; i++)
+    fake_step(p, t, 130000 + 2000 * i);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->verdict.step_ns, COUNTED * 2 * MS);
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "run_queue")->text, "; how many this run wants is not known"));
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* Ops that had the CPU for a quarter of their time do not hold the run back: the wait for the CPU is told first. */
 START_TEST(test_ops_without_a_cpu)
 {
@@ -2413,6 +2430,7 @@ int main(void)
   tcase_add_test(tests, test_wake_up);
   tcase_add_test(tests, test_run_queue);
   tcase_add_test(tests, test_steps_between_two_samples);
+  tcase_add_test(tests, test_steps_beside_samples_far_apart);
   tcase_add_test(tests, test_ops_without_a_cpu);
   tcase_add_test(tests, test_mostly_start_up);
   tcase_add_test(tests, test_oversubscription);
