@@ -349,8 +349,10 @@ static uint64_t grown_at_most(const struct analysis *a, const struct thread *t, 
 
 static uint64_t in_life(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end, bool queue)
 {
-  uint64_t last = t->end_ns ? t->end_ns : a->processes[t->process].end_ns;
-  start = t->born_ns > start ? t->born_ns : start;
+  const struct process *p = &a->processes[t->process];
+  uint64_t last = t->end_ns ? t->end_ns : p->end_ns;
+  uint64_t born = t->pthread ? t->born_ns : p->info->start_ns; /* one that did not tell its start was there before */
+  start = born > start ? born : start;
   end = last != 0 && last < end ? last : end;
   return end <= start ? 0 : grown_at_most(a, t, start, end, queue);
 }

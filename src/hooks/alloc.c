@@ -120,7 +120,8 @@ OPGAP_COLD void *note_failed(unsigned counter, size_t size)
   return NULL;
 }
 
-/* Timed calls: one in OPGAP_TIME_EVERY, large blocks, and with OPGAP_ALLOC=events all of the rarer hooks'.  `id` and
+/* Timed calls: one in OPGAP_TIME_EVERY, large blocks, and with OPGAP_ALLOC=events all of the rarer hooks' but
+ * the first.  `id` and
  * `counter` are the hook's; the call and its bytes have been counted.  Keeps errno. */
 OPGAP_COLD void *note_alloc(unsigned id, unsigned counter, uint64_t start, void *block, size_t size)
 {
@@ -136,7 +137,8 @@ OPGAP_COLD void *note_alloc(unsigned id, unsigned counter, uint64_t start, void 
       opgap_stack_note(id, end - start, block ? size : 0);
     return block;
   }
-  opgap_count_time(thread, counter, end - start);
+  if (opgap_alloc_threshold == 0 ? thread->counters[counter].calls > 1 : opgap_is_sample(thread, counter))
+    opgap_count_time(thread, counter, end - start);
   if (opgap_alloc_threshold == 0)
     note_event(thread, id, end, block, asked(block, size), block ? 0 : ENOMEM);
   return block;

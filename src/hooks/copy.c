@@ -65,7 +65,7 @@ OPGAP_COLD void *slow_move(unsigned id, unsigned counter, void *to, const void *
   uint64_t end = opgap_ticks();
   if (size >= opgap_copy_threshold || end - start > OPGAP_OUTLIER_TICKS)
     opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(to), size, 0);
-  else
+  else if (opgap_is_sample(thread, counter))
     opgap_count_time(thread, counter, end - start);
   return to;
 }
@@ -83,7 +83,7 @@ OPGAP_COLD void *slow_set(void *to, int byte, size_t size)
   uint64_t end = opgap_ticks();
   if (size >= opgap_copy_threshold || end - start > OPGAP_OUTLIER_TICKS)
     opgap_hook_end_at(thread, OPGAP_HOOK_ID_memset, start, end, OPGAP_ADDRESS(to), size, 0);
-  else
+  else if (opgap_is_sample(thread, OPGAP_COUNTER_memset))
     opgap_count_time(thread, OPGAP_COUNTER_memset, end - start);
   return to;
 }

@@ -77,7 +77,8 @@ static inline bool is_clock(clockid_t clock)
     uint64_t start = opgap_ticks();                                                                                    \
     if (!(valid) || (taken) != 0)                                                                                      \
       return name##_rest args;                                                                                         \
-    opgap_count_time(thread, OPGAP_COUNTER_##name, opgap_ticks() - start);                                             \
+    if (opgap_is_sample(thread, OPGAP_COUNTER_##name))                                                                 \
+      opgap_count_time(thread, OPGAP_COUNTER_##name, opgap_ticks() - start);                                           \
     return 0;                                                                                                          \
   }                                                                                                                    \
   OPGAP_HOT int name params                                                                                            \

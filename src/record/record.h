@@ -108,6 +108,12 @@ static inline void opgap_count_failed(struct opgap_thread *thread, unsigned coun
 {
   opgap_add(&thread->details[counter].failed, 1);
 }
+/* Is the call that was counted last the one of many that is to be timed?  Others come the slow way as well: a thread's
+ * first one is cold and speaks for no other. */
+static inline bool opgap_is_sample(const struct opgap_thread *thread, unsigned counter)
+{
+  return thread->counters[counter].calls % OPGAP_TIME_EVERY == 0;
+}
 /* A timed call that stands for the others like it.  One that took longer than OPGAP_OUTLIER_TICKS (about 0.1 ms: it was
  * preempted, or met page faults), and one that is recorded anyway, stands for itself alone: it becomes a record. */
 #define OPGAP_OUTLIER_TICKS (UINT64_C(1) << 18)

@@ -158,6 +158,27 @@ START_TEST(test_estimates_that_cannot_be)
 }
 END_TEST
 
+/* A thread that says nothing before its counters, at its end, was there all the time: since its process began, which is
+ * 19 ms before.  One that told its start was not. */
+START_TEST(test_estimate_of_a_silent_thread)
+{
+  for (unsigned calls = 18; calls <= 20; calls += 2)
+    for (unsigned told = 0; told <= 1; told++) {
+      setup();
+      if (told)
+        fake_record(
+            p, t,
+            (struct opgap_record){
+                .event = OPGAP_EV_THREAD_START, .start_ns = 2002 * US, .end_ns = 2002 * US, .field = {0x7000, 100}});
+      fake_info(p)->start_ns = 1001 * US;
+      fake_counter(p, t, FAKE_MALLOC, 20001, calls, 0, 0, 16, 16 * 1000 * US);
+      struct opgap_summary *s = fake_analyse(NULL);
+      ck_assert_uint_eq(call_named(s, "malloc")->time_ns, calls == 18 && !told ? 18 * 1000 * US : OPGAP_UNKNOWN);
+      opgap_summary_free(s);
+    }
+}
+END_TEST
+
 /* An allocation that is an event costs less to record than a call with a duration. */
 START_TEST(test_cost_of_events)
 {
@@ -1615,6 +1636,7 @@ int main(void)
   tcase_add_test(tests, test_orphans_go_to_the_next_op);
   tcase_add_test(tests, test_few_timed_calls);
   tcase_add_test(tests, test_estimates_that_cannot_be);
+  tcase_add_test(tests, test_estimate_of_a_silent_thread);
   tcase_add_test(tests, test_cost_of_events);
   tcase_add_test(tests, test_counters_count_all_calls);
   tcase_add_test(tests, test_counters_of_threads_add_up);
