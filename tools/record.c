@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
@@ -33,6 +34,7 @@ struct recording {
   char *folder;        /* absolute; NULL: the program runs untraced */
   bool folder_is_ours; /* made by this run */
   pid_t child;
+  int *start_error; /* shared with the child: errno of its exec, 0: that succeeded */
 };
 
 /* ---- arguments and settings ---- */
@@ -339,7 +341,7 @@ static void allow_asan_behind(const struct recording *r)
   }
 }
 
-static _Noreturn void become_program(const struct recording *r, const sigset_t *mask, int report_fd)
+static _Noreturn void become_program(const struct recording *r, const sigset_t *mask)
 {
   for_each_signal(release_signal);
   sigprocmask(SIG_SETMASK, mask, NULL);
@@ -353,40 +355,30 @@ static _Noreturn void become_program(const struct recording *r, const sigset_t *
     allow_asan_behind(r);
   }
   execvp(r->program[0], r->program);
-  int error = errno;
-  while (write(report_fd, &error, sizeof error) < 0 && errno == EINTR)
-    ;
+  *r->start_error = errno;
   _exit(127);
 }
 
-/* Starts the program.  Returns 0, or the errno that kept it from starting. */
+/* Starts the program.  Returns 0, or the errno that kept it from being tried; what its exec fails with is in
+ * r->start_error when it has ended.  That is shared memory: a pipe would take descriptors, of which there may be none.
+ */
 static int start_program(struct recording *r)
 {
-  int report[2], error = 0;
+  int error = 0;
   sigset_t all, old;
-  if (pipe2(report, O_CLOEXEC) != 0)
+  r->start_error = mmap(NULL, sizeof *r->start_error, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (r->start_error == MAP_FAILED)
     return errno;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, &old);
   for_each_signal(catch_signal); /* exec resets handlers; an ignored signal stays ignored, as with nohup */
   r->child = fork();
   if (r->child == 0)
-    become_program(r, &old, report[1]);
+    become_program(r, &old);
   if (r->child < 0)
     error = errno;
   forward_to = r->child;
   sigprocmask(SIG_SETMASK, &old, NULL);
-  close(report[1]);
-  if (r->child > 0) {
-    ssize_t got;
-    while ((got = read(report[0], &error, sizeof error)) < 0 && errno == EINTR)
-      ;
-    if (got == (ssize_t)sizeof error)
-      waitpid(r->child, NULL, 0);
-    else
-      error = 0;
-  }
-  close(report[0]);
   return error;
 }
 
@@ -412,7 +404,7 @@ static int report_not_started(const struct recording *r, int error)
   if (error == ENOENT && r->path == NULL)
     return opgap_fail(127, "%s: command not found", name);
   if (error == ENOENT)
-    return opgap_fail(126, "%s: cannot be executed: its interpreter is missing", name);
+    return opgap_fail(127, "%s: cannot be executed: its interpreter is missing", name);
   return opgap_fail(126, "%s: cannot be executed: %s", name, strerror(error));
 }
 
@@ -493,6 +485,8 @@ static int run(struct recording *r)
   if (error != 0)
     return report_not_started(r, error);
   int code = wait_for_program(r);
+  if (*r->start_error != 0)
+    return report_not_started(r, *r->start_error);
   if (r->folder != NULL)
     close_trace(r);
   return code;

@@ -26,16 +26,39 @@ static unsigned utf8_length(const unsigned char *at)
   return length;
 }
 
+static uint32_t code_point(const unsigned char *at, unsigned length)
+{
+  uint32_t code = length == 1 ? at[0] : at[0] & (0x7fu >> length);
+  for (unsigned i = 1; i < length; i++)
+    code = code << 6 | (at[i] & 0x3f);
+  return code;
+}
+
+/* What shows nothing of itself and changes how its neighbours are shown: controls (C0, DEL, C1), the format characters
+ * of Unicode 15.1 (general category Cf: zero width, bidirectional, tags), and its line and paragraph separators. */
+static bool is_unseen(uint32_t code)
+{
+  static const uint32_t ranges[][2] = {{0x0001, 0x001f},   {0x007f, 0x009f},   {0x00ad, 0x00ad},   {0x0600, 0x0605},
+                                       {0x061c, 0x061c},   {0x06dd, 0x06dd},   {0x070f, 0x070f},   {0x0890, 0x0891},
+                                       {0x08e2, 0x08e2},   {0x180e, 0x180e},   {0x200b, 0x200f},   {0x2028, 0x202e},
+                                       {0x2060, 0x2064},   {0x2066, 0x206f},   {0xfeff, 0xfeff},   {0xfff9, 0xfffb},
+                                       {0x110bd, 0x110bd}, {0x110cd, 0x110cd}, {0x13430, 0x1343f}, {0x1bca0, 0x1bca3},
+                                       {0x1d173, 0x1d17a}, {0xe0001, 0xe0001}, {0xe0020, 0xe007f}};
+  for (size_t i = 0; i < sizeof ranges / sizeof *ranges && code >= ranges[i][0]; i++)
+    if (code <= ranges[i][1])
+      return true;
+  return false;
+}
+
 char *text_clean(const char *bytes)
 {
   size_t size = strlen(bytes);
   char *clean = opgap_xcalloc(size * 4 + 1, 1), *to = clean;
   for (const unsigned char *at = (const unsigned char *)bytes; *at;) {
     unsigned length = utf8_length(at);
-    bool control = length == 1 && (*at < 0x20 || *at == 0x7f);
-    bool c1 = length == 2 && at[0] == 0xc2 && at[1] < 0xa0; /* terminals obey these too */
-    if (length == 0 || control || c1) {
-      to += sprintf(to, "\\x%02x", *at++);
+    if (length == 0 || is_unseen(code_point(at, length))) {
+      for (const unsigned char *end = at + (length ? length : 1); at < end;)
+        to += sprintf(to, "\\x%02x", *at++);
       continue;
     }
     memcpy(to, at, length);

@@ -12,7 +12,8 @@
 /* Writes a figure into text[size] with its unit: 1.500us, 2.000ms, 1.50 MB. */
 void text_time(char *text, size_t size, uint64_t ns);
 void text_bytes(char *text, size_t size, uint64_t bytes);
-/* Any bytes as printable UTF-8 (control bytes and broken sequences as \xNN), allocated. */
+/* Any bytes as printable UTF-8 (broken sequences, controls and other characters that show nothing of themselves as
+ * \xNN), allocated. */
 char *text_clean(const char *bytes);
 /* The same in place; what has no room in text[size] is cut off. */
 void text_clean_line(char *text, size_t size);

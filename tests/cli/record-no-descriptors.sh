@@ -13,3 +13,12 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 END
 echo $?
 opgap info t.opgap | grep -E 'ended  ' | sed 's/^ *//'
+
+# One descriptor beside the three is what the loader needs; record itself holds none.
+(
+  exec 3>&-
+  # shellcheck disable=SC3045 # dash and bash have it
+  ulimit -n 4
+  opgap record --log quiet --out four.opgap -- sh -c 'ulimit -n'
+  echo $?
+)
