@@ -156,6 +156,8 @@ static void on_fork(int signal)
 {
   (void)signal;
   int status = -1;
+  if (forks == FORKS) /* one that was pending when the timer was stopped */
+    return;
   pid_t pid = fork();
   if (pid == 0) {
     in_child = 1;
