@@ -898,8 +898,9 @@ static void add_cpu_work(struct list *l)
              *code_on_cpu = on_cpu_words(l, code, on_cpu * (1 - kernel));
   double ops_part = percent(l, in_ops), code_part = percent(l, code);
   in_ops = (uint64_t)((double)in_ops * on_cpu * (1 - kernel));
-  /* with its waits for a CPU, and the caches that it used are refilled behind it, which takes no longer than it did */
-  uint64_t code_bound = at_most(2 * code, work);
+  /* with its waits for a CPU; the caches that it used are refilled behind each stretch of it, and a thread that runs
+   * less waits for less in ops, too: both take no longer than it did */
+  uint64_t code_bound = at_most(code + at_most(code, l->around.own_refill_ns + b->queue_ns), work);
   code = (uint64_t)((double)code * on_cpu * (1 - kernel));
   if (mean > 0 && mean < 20000)
     add(l, "dispatch", in_ops, work,

@@ -380,6 +380,8 @@ static void sum_around(const struct breakdown_process *b, const struct intervals
     uint64_t until = i < cover->v.count ? cover->v.at[i].start : end;
     while (first < b->waits.count && b->waits.at[first].end <= at)
       first++;
+    if (until > at)
+      around->own_refill_ns += refill(until - at);
     if (until > at && first < b->waits.count && b->waits.at[first].start < until)
       add_code_around(b, first, at, until, around);
     at = i < cover->v.count ? cover->v.at[i].end : end;
@@ -508,6 +510,7 @@ static void add_step(struct step_classes *sum, const struct step_classes *step)
     sum->around.tail_ns[c] += step->around.tail_ns[c];
     sum->around.others_ns[c] += step->around.others_ns[c];
   }
+  sum->around.own_refill_ns += step->around.own_refill_ns;
   sum->exposed_collective_ns += step->exposed_collective_ns;
   sum->collective_ns += step->collective_ns;
   sum->copy_calls_ns += step->copy_calls_ns;

@@ -876,6 +876,7 @@ struct around {
   /* What the work behind a wait takes longer because others used the caches meanwhile: as long as the wait, as what it
    * cost to put something else there, and no longer than filling the caches takes.  DATA_LOADING: behind a __next__. */
   uint64_t refill_ns[OPGAP_CAUSE_COUNT];
+  uint64_t own_refill_ns;                /* likewise behind its own code, of each stretch between ops */
   uint64_t others_ns[OPGAP_CAUSE_COUNT]; /* of the waits, what another thread did that was waited for */
 };
 /* Of the steps in the window but the first `skip`, after breakdown_finish. */

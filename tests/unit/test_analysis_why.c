@@ -122,6 +122,9 @@ START_TEST(test_python_between_ops)
     struct opgap_summary *s = fake_analyse(NULL);
     assert_first(s, "python");
     ck_assert_str_eq(bottleneck(s, "python")->remedy, remedy);
+    /* stretches of 7.3 and 0.2 ms, behind which caches are refilled for at most 1 and 0.2 ms */
+    ck_assert_uint_eq(bottleneck(s, "python")->ns, COUNTED * 7500 * US);
+    ck_assert_uint_eq(bottleneck(s, "python")->at_most_ns, COUNTED * 8700 * US);
     ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_CPU_DISPATCH);
     ck_assert_str_eq(
         s->verdict.evidence[1],
