@@ -325,10 +325,10 @@ static void evidence_gaps(struct draft *d)
   if (gaps->thread_cause_count == 0)
     return;
   const struct opgap_sum_cause *top = &gaps->thread_by_cause[0];
-  evidence(d, opgap_pool_printf(d->a->pool, "%s idle %zu times, %.3f s in all; most of it (%.1f %%): %s%s%s.",
-                                gaps_subject(d), gaps->thread_count, (double)gaps->thread_ns / 1e9,
-                                100 * share(top->ns, gaps->thread_ns), opgap_cause_name(top->cause),
-                                top->detail[0] ? ", " : "", top->detail));
+  evidence(d, opgap_pool_printf(d->a->pool, "%s idle %zu time%s, %.3f s in all; most of it (%.1f %%): %s%s%s.",
+                                gaps_subject(d), gaps->thread_count, gaps->thread_count == 1 ? "" : "s",
+                                (double)gaps->thread_ns / 1e9, 100 * share(top->ns, gaps->thread_ns),
+                                opgap_cause_name(top->cause), top->detail[0] ? ", " : "", top->detail));
 }
 
 /* Self time as the table of hot ops shows it: of ops and ranges on the CPU, or of all work on the GPU. */

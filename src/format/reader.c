@@ -96,6 +96,38 @@ static char **known_paths(const struct opgap_trace *trace)
   return paths;
 }
 
+/* The images of a process that executes have its pid, but each began at a time of its own. */
+static bool is_copy(const struct process *one, const struct process *other)
+{
+  const struct opgap_process_info *a = &one->info, *b = &other->info;
+  return knows_clock(one) && a->start_ns == b->start_ns && a->pid == b->pid && strcmp(a->boot_id, b->boot_id) == 0 &&
+         strcmp(a->host, b->host) == 0;
+}
+
+/* Of two files of one process, which somebody copied, one is left out: that which was not there before, or has less in
+ * it.  The processes are sorted by start; known: paths of those that were there. */
+static void leave_out_copies(struct opgap_trace *trace, char **known, size_t known_count)
+{
+  for (unsigned i = 1; i < trace->count; i++)
+    for (unsigned k = i; k-- > 0 && trace->processes[k]->info.start_ns == trace->processes[i]->info.start_ns;) {
+      struct process *one = trace->processes[k], *other = trace->processes[i];
+      if (!is_copy(one, other))
+        continue;
+      bool other_known = bsearch(&other->path, known, known_count, sizeof *known, by_text) != NULL;
+      if (other_known || (other->info.records > one->info.records &&
+                          bsearch(&one->path, known, known_count, sizeof *known, by_text) == NULL)) {
+        trace->processes[k] = other;
+        other = one;
+      }
+      damage_add(&trace->damage, "%s is left out: it is a copy of %s", other->path, trace->processes[k]->path);
+      process_free(other);
+      trace->count--;
+      memmove(&trace->processes[i], &trace->processes[i + 1], (trace->count - i) * sizeof *trace->processes);
+      i--;
+      break;
+    }
+}
+
 /* Adds the processes of the folder that are not there yet.  False: the folder cannot be read. */
 static bool scan_folder(struct opgap_trace *trace, char *error, size_t size)
 {
@@ -123,11 +155,12 @@ static bool scan_folder(struct opgap_trace *trace, char *error, size_t size)
     free(file);
   }
   closedir(folder);
-  free(known);
   join_clocks(trace, before);
   for (unsigned i = 0; i < trace->count; i++)
     process_share_pages(trace->processes[i], trace->count);
   qsort(trace->processes, trace->count, sizeof *trace->processes, by_start);
+  leave_out_copies(trace, known, before);
+  free(known);
   return true;
 }
 

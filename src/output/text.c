@@ -455,7 +455,8 @@ static void thread_gaps(const struct page *p)
     return;
   }
   text_time(sum, sizeof sum, g->thread_ns);
-  say(p, "%zu gaps, %s in all, by cause:%s", g->thread_count, sum, p->markdown ? "\n" : "");
+  say(p, "%zu gap%s, %s in all, by cause:%s", g->thread_count, g->thread_count == 1 ? "" : "s", sum,
+      p->markdown ? "\n" : "");
   size_t more = section_cause_sums(&table, g->thread_by_cause, g->thread_cause_count, g->thread_ns);
   finish_table(p, &table, more, "causes");
   fputc('\n', p->file);
@@ -583,7 +584,8 @@ static void gpu(const struct page *p)
   text_time(sum, sizeof sum, g->gpu_ns);
   text_time(least, sizeof least, g->gpu_min_ns);
   heading(p, "GPU idle gaps");
-  say(p, "%zu gaps of at least %s, %s in all, by cause:%s", g->gpu_count, least, sum, p->markdown ? "\n" : "");
+  say(p, "%zu gap%s of at least %s, %s in all, by cause:%s", g->gpu_count, g->gpu_count == 1 ? "" : "s", least, sum,
+      p->markdown ? "\n" : "");
   more = section_cause_sums(&table, g->gpu_by_cause, g->gpu_cause_count, g->gpu_ns);
   finish_table(p, &table, more, "causes");
   fputc('\n', p->file);
