@@ -142,7 +142,7 @@ static void add_hook(struct analysis *a, struct thread *t, const struct hook *ho
     object = name->gid - 1;
     flags = name->flags;
   }
-  bool blocking = hook->flags & OPGAP_EVENT_BLOCKING && r->end_ns > r->start_ns;
+  bool blocking = hooks_block(hook->flags, (enum verb)hook->verb, flags & NAME_FILE) && r->end_ns > r->start_ns;
   calls_add(a, t, hook, r);
   if (hook->verb == VERB_ALLOC || hook->verb == VERB_FREE)
     memory_call(a, t, hook, r, !hook->span || r->start_ns == r->end_ns);
@@ -154,7 +154,7 @@ static void add_hook(struct analysis *a, struct thread *t, const struct hook *ho
     memory_had(a, t, hook, r);
   uint64_t ns = r->end_ns - r->start_ns;
   if (blocking) {
-    uint64_t inside = timeline_inside(a, t, r);
+    uint64_t inside = timeline_inside(t, r);
     ns -= inside;
     threads_call(a, t, hook, r, ns, named ? (uint32_t)object : 0, flags);
     ops_add_blocked(t, r->depth, ns);
@@ -235,9 +235,8 @@ static void add_child(struct analysis *a, struct thread *t, const struct opgap_r
 static void add_open(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
   struct process *p = &a->processes[t->process];
-  const struct opgap_event *event =
-      r->event == OPGAP_EV_OPEN_CALL ? a->source->event(a->source->context, t->process, (unsigned)r->field[0]) : NULL;
-  if (event != NULL && event->flags & OPGAP_EVENT_BLOCKING)
+  bool call = r->event == OPGAP_EV_OPEN_CALL && r->field[0] < OPGAP_MAX_EVENTS;
+  if (call && p->hooks[r->field[0]].flags & OPGAP_EVENT_BLOCKING)
     over_time_blocked(a, t, r->start_ns, r->end_ns);
   uint32_t op = r->event == OPGAP_EV_OPEN_OP ? analysis_gid(a, t->process, r->field[0]) : 0;
   if (op != 0)

@@ -155,6 +155,12 @@ static enum doing file_doing(enum verb verb)
     return DOING_OPEN;
   case VERB_SYNC:
     return DOING_FSYNC;
+  case VERB_CLOSE:
+    return DOING_CLOSE;
+  case VERB_STAT:
+    return DOING_STAT;
+  case VERB_MAP:
+    return DOING_MAP;
   default:
     return DOING_FILE;
   }
@@ -307,7 +313,7 @@ static void walk_call(struct walk *w, struct thread *t, const struct past_call *
     add(w, t, OPGAP_CAUSE_FILE_IO, file_doing((enum verb)hook->verb), 0, (uint32_t)call->object, end - start);
   else if (hook->verb == VERB_ALLOC || hook->verb == VERB_FREE)
     add(w, t, OPGAP_CAUSE_ALLOCATION, DOING_ALLOC, hook->name, 0, end - start);
-  else if (!(hook->flags & OPGAP_EVENT_BLOCKING) && hook->verb != VERB_CUDA)
+  else if (!call->blocks && hook->verb != VERB_CUDA)
     walk_cpu(w, t, start, end);
   else if (w->chain < MAX_CHAIN && timeline_waker(w->a, t, call, &edge))
     walk_woken(w, t, hook, call, &edge, start, end);
@@ -472,8 +478,17 @@ static void phrase(struct analysis *a, const struct cause_row *row, char *text, 
   case DOING_FSYNC:
     phrase_files(a, row, "syncing", " files", text, size);
     break;
+  case DOING_CLOSE:
+    phrase_files(a, row, "closing", " files", text, size);
+    break;
+  case DOING_STAT:
+    phrase_files(a, row, "looking up", " files", text, size);
+    break;
+  case DOING_MAP:
+    phrase_files(a, row, "mapping", " files", text, size);
+    break;
   case DOING_FILE:
-    phrase_files(a, row, "stat, close or map of", " files", text, size);
+    phrase_files(a, row, "other calls on", " files", text, size);
     break;
   case DOING_OP:
     if (name[0])

@@ -441,12 +441,15 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "their busy time%s",
         part, n, n == 1 ? "" : "s", 100 * share(w.network, w.busy), ready);
   } else if (w.file >= w.sleep && w.file >= compute) {
+    struct file_times times = files_times(l->a, FILES_WORKERS);
+    bool lookups = files_mostly_looked_up(&times);
     add(l, "slow_read", fetch_ns, bound,
-        "Read fewer, larger files (shards), or keep them on a faster disk or in memory.",
+        lookups ? opgap_open_less : "Read fewer, larger files (shards), or keep them on a faster disk or in memory.",
         "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s spend %.1f %% of their busy time in "
         "calls "
-        "on files%s%s",
-        part, n, n == 1 ? "" : "s", 100 * share(w.file, w.busy), file_words(l, FILES_OF_WORKERS, w.file), ready);
+        "on files%s%s%s",
+        part, n, n == 1 ? "" : "s", 100 * share(w.file, w.busy),
+        lookups ? ", mostly opening, closing and looking them up" : "", file_words(l, FILES_OF_WORKERS, w.file), ready);
   } else if (w.sleep > compute) {
     add(l, "worker_sleep", fetch_ns, bound, SLEEP_OUT,
         "Waiting for the DataLoader takes %.1f %% of step time; its workers sleep for %.1f %% of their busy time%s",
@@ -587,9 +590,10 @@ static const struct wait_kind {
      "See the longest idle gaps: they name the call that waited."},
 };
 
-static const char write_less[] =
+const char opgap_write_less[] =
     "Write less often (checkpoints, logs that are synced), or from another thread or process.";
-
+const char opgap_open_less[] = "Open fewer files: pack small ones (WebDataset, LMDB, HDF5 or an archive), keep them "
+                               "open, or copy them to a local disk.";
 /* A lock of CPython's is a semaphore or a condition: who lets it go is seen, not that it was held. */
 static const char shorten_others_sleep[] =
     "Take the sleep out of what that thread does before it lets go of what is waited for: of a lock (CPython's locks "
@@ -602,7 +606,7 @@ const char *bottlenecks_wait_remedy(const struct analysis *a, enum opgap_cause c
   for (size_t i = 0; i < sizeof waits / sizeof *waits; i++)
     if (waits[i].cause == cause)
       return waits[i].remedy;
-  return cause == OPGAP_CAUSE_FILE_IO ? write_less : NULL;
+  return cause == OPGAP_CAUSE_FILE_IO ? opgap_write_less : NULL;
 }
 
 /* Of the main thread's waits of a cause, which part is what another thread did that it waited for. */
@@ -620,33 +624,25 @@ static const char *subject(const struct list *l, enum opgap_cause cause)
                          : "A thread that the main thread waits for";
 }
 
-/* Of what others did in files while they were waited for: is more of it writing and syncing than reading? */
-static bool others_mostly_write(const struct list *l)
-{
-  const struct gap_table *table = &l->a->thread_gaps[steps_process(l->a)];
-  uint64_t written = 0, other = 0;
-  for (size_t i = 0; i < table->rows.count; i++) {
-    const struct cause_row *row = &table->rows.at[i];
-    if (row->key.cause != OPGAP_CAUSE_FILE_IO || !cause_of_others(&row->key))
-      continue;
-    *(row->key.doing == DOING_WRITE || row->key.doing == DOING_FSYNC ? &written : &other) += row->ns;
-  }
-  return written > other;
-}
-
+/* The files of the steps are the main thread's; those of other threads are told by what was waited for. */
 static void add_files(struct list *l, uint64_t ns, uint64_t bound)
 {
-  const struct process *p = &l->a->processes[steps_process(l->a)];
   const char *who = subject(l, OPGAP_CAUSE_FILE_IO);
-  bool others = others_share(l, OPGAP_CAUSE_FILE_IO) >= 0.5; /* the files of the steps are the main thread's */
-  if (others ? others_mostly_write(l) : p->step_write_ns > p->step_read_ns)
-    add(l, "file_write", ns, bound, write_less,
-        "%s is in calls on files for %.1f %% of step time, mostly writing and syncing%s", who, percent(l, ns),
-        others ? "" : file_words(l, FILES_WRITTEN, p->step_write_ns));
+  bool others = others_share(l, OPGAP_CAUSE_FILE_IO) >= 0.5;
+  struct file_times times = others ? gaps_files(l->a, steps_process(l->a), true) : files_times(l->a, FILES_STEPS);
+  if (files_mostly_written(&times))
+    add(l, "file_write", ns, bound, opgap_write_less, "%s is in calls on files for %.1f %% of step time, mostly %s%s",
+        who, percent(l, ns),
+        times.write_lookups > times.written ? "opening and closing those that are written" : "writing and syncing",
+        others || times.write_lookups > times.written ? "" : file_words(l, FILES_WRITTEN, times.written));
+  else if (files_mostly_looked_up(&times))
+    add(l, "file_read", ns, bound, opgap_open_less,
+        "%s is in calls on files for %.1f %% of step time, mostly opening, closing and looking up files%s", who,
+        percent(l, ns), others ? "" : file_words(l, FILES_LOOKED_UP, times.read_lookups));
   else
     add(l, "file_read", ns, bound, "Read ahead of the step: a DataLoader with workers, or another thread.",
         "%s is in calls on files for %.1f %% of step time, mostly reading%s", who, percent(l, ns),
-        others ? "" : file_words(l, FILES_READ, p->step_read_ns));
+        others ? "" : file_words(l, FILES_READ, times.read));
 }
 
 /* Another thread of this run held what was waited for, and used a CPU meanwhile. */

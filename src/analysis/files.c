@@ -52,12 +52,8 @@ void files_add(struct analysis *a, struct thread *t, const struct hook *hook, co
   uint64_t bytes = moves ? r->field[1] : 0;
   p->file_ns += ns;
   bool in_steps = t->main && steps_source(p) != STEPS_SOURCES;
-  if (in_steps) {
-    if (!p->steps_began)
-      begin_steps(a, t->process);
-    p->step_write_ns += is_write((enum verb)hook->verb) ? ns : 0;
-    p->step_read_ns += hook->verb == VERB_READ ? ns : 0; /* what opening and closing are for is told by these */
-  }
+  if (in_steps && !p->steps_began)
+    begin_steps(a, t->process);
   if (hook->verb == VERB_READ)
     p->read_bytes += bytes;
   else if (hook->verb == VERB_WRITE)
@@ -108,6 +104,41 @@ void files_next(struct analysis *a, const struct thread *t, const struct opgap_r
   }
 }
 
+/* The time of a process's calls on a row's path, of one verb. */
+static uint64_t ns_of(const struct analysis *a, const struct file_row *row, enum verb verb)
+{
+  uint32_t index = opgap_map_get(&a->file_index, key_of(row->process, verb), row->path);
+  return index ? a->files.at[index - 1].ns : 0;
+}
+
+/* Is what this row is about more written than read? */
+static bool is_for_writing(const struct analysis *a, const struct file_row *row)
+{
+  return is_write((enum verb)row->verb) ||
+         (row->verb != VERB_READ && ns_of(a, row, VERB_WRITE) > ns_of(a, row, VERB_READ));
+}
+
+struct file_times files_times(const struct analysis *a, enum files_whose whose)
+{
+  struct file_times times = {0};
+  for (size_t i = 0; i < a->files.count; i++) {
+    const struct file_row *row = &a->files.at[i];
+    const struct process *p = &a->processes[row->process];
+    bool counts = whose == FILES_STEPS     ? row->process == steps_process(a)
+                  : whose == FILES_WORKERS ? p->included && p->role == OPGAP_ROLE_WORKER
+                                           : p->included;
+    uint64_t ns = whose == FILES_ALL ? row->ns : row->late_ns;
+    if (!counts)
+      continue;
+    bool moves = row->verb == VERB_READ || is_write((enum verb)row->verb);
+    if (is_for_writing(a, row))
+      *(moves ? &times.written : &times.write_lookups) += ns;
+    else
+      *(moves ? &times.read : &times.read_lookups) += ns;
+  }
+  return times;
+}
+
 static uint64_t part_of(const struct analysis *a, const struct file_row *row, enum file_part part)
 {
   const struct process *p = &a->processes[row->process];
@@ -118,6 +149,8 @@ static uint64_t part_of(const struct analysis *a, const struct file_row *row, en
     return steps && verb == VERB_READ ? row->late_ns : 0;
   case FILES_WRITTEN:
     return steps && is_write(verb) ? row->late_ns : 0;
+  case FILES_LOOKED_UP:
+    return steps && verb != VERB_READ && !is_for_writing(a, row) ? row->late_ns : 0;
   case FILES_OF_FETCHES:
     return steps && !is_write(verb) ? row->next_ns : 0;
   case FILES_OF_WORKERS:

@@ -137,7 +137,7 @@ static struct wait_span waits_inside(const struct analysis *a, const struct thre
     const struct hook *hook = &a->processes[t->process].hooks[call->event];
     if (call->start >= end)
       break;
-    if (call->start < start || !(hook->flags & OPGAP_EVENT_BLOCKING))
+    if (call->start < start || !call->blocks)
       continue;
     uint64_t ns = call->end - call->start;
     if (span.start == 0)
@@ -386,8 +386,7 @@ static bool last_waker(struct analysis *a, const struct thread *t, const struct 
     const struct past_call *call = RING_AT(&t->calls, i);
     if (call->end <= gap->start)
       break;
-    if (call->start >= gap->start && a->processes[t->process].hooks[call->event].flags & OPGAP_EVENT_BLOCKING &&
-        timeline_waker(a, t, call, edge))
+    if (call->start >= gap->start && call->blocks && timeline_waker(a, t, call, edge))
       return true;
   }
   return false;
@@ -615,6 +614,30 @@ static void finish_threads(struct analysis *a)
   if (gaps->thread_listed > a->options.gaps_listed)
     gaps->thread_listed = a->options.gaps_listed;
   gaps->thread_by_cause = list_take(a, &list, &gaps->thread_cause_count);
+}
+
+static void add_file_times(struct file_times *times, const struct gap_table *table, bool others)
+{
+  for (size_t i = 0; i < table->rows.count; i++) {
+    const struct cause_row *row = &table->rows.at[i];
+    if (row->key.cause != OPGAP_CAUSE_FILE_IO || (others && !cause_of_others(&row->key)))
+      continue;
+    bool writes = row->key.doing == DOING_WRITE || row->key.doing == DOING_FSYNC;
+    *(writes ? &times->written : row->key.doing == DOING_READ ? &times->read : &times->read_lookups) += row->ns;
+  }
+}
+
+struct file_times gaps_files(const struct analysis *a, unsigned process, bool others)
+{
+  struct file_times times = {0}, all = files_times(a, FILES_ALL);
+  for (unsigned i = 0; i < a->process_count; i++)
+    if (process == UINT32_MAX ? a->processes[i].included : i == process)
+      add_file_times(&times, &a->thread_gaps[i], others);
+  if (all.write_lookups > all.read_lookups) {
+    times.write_lookups = times.read_lookups;
+    times.read_lookups = 0;
+  }
+  return times;
 }
 
 const char *gaps_detail(struct analysis *a, unsigned process, enum opgap_cause cause)

@@ -91,6 +91,13 @@ enum verb hooks_verb(const struct opgap_event *event)
   return VERB_OTHER;
 }
 
+/* Traces of older versions do not say that calls may block which only look for files, or read folders. */
+static uint8_t flags_of(const struct opgap_event *event, enum verb verb)
+{
+  bool on_files = event->flags & OPGAP_EVENT_OBJECT_NAME && strcmp(event->category, "io") == 0;
+  return on_files && (verb_looks_up(verb) || verb == VERB_READ) ? event->flags | OPGAP_EVENT_BLOCKING : event->flags;
+}
+
 void hooks_classify(struct analysis *a, unsigned process)
 {
   for (unsigned id = 0; id < OPGAP_MAX_EVENTS; id++) {
@@ -101,7 +108,7 @@ void hooks_classify(struct analysis *a, unsigned process)
     hook->name = analysis_string(a, event->name);
     hook->category = analysis_string(a, event->category);
     hook->verb = (uint8_t)hooks_verb(event);
-    hook->flags = event->flags;
+    hook->flags = flags_of(event, (enum verb)hook->verb);
     hook->span = event->kind == OPGAP_SPAN;
   }
 }

@@ -86,6 +86,20 @@ enum name_flag {
 
 #define TIMED_OUT 110u /* ETIMEDOUT, the status of a call with a time limit */
 
+/* Does a call only look for a file, or hold it: open, close, stat, map? */
+static inline bool verb_looks_up(enum verb verb)
+{
+  return verb == VERB_OPEN || verb == VERB_CLOSE || verb == VERB_STAT || verb == VERB_MAP;
+}
+
+/* May a thread sleep in a call with these flags (OPGAP_EVENT_*), told by what it is on?  All calls on files may, also
+ * those that only look for one: a file server (NFS, Lustre, FUSE) answers them, a FIFO waits for its other end.  On
+ * pipes and sockets those return at once. */
+static inline bool hooks_block(unsigned flags, enum verb verb, bool on_file)
+{
+  return on_file || (flags & OPGAP_EVENT_BLOCKING && !verb_looks_up(verb));
+}
+
 /* A call in a thread's recent past. */
 struct past_call {
   uint64_t start, end, object; /* object: gid when named, else an address */
@@ -94,6 +108,7 @@ struct past_call {
   uint16_t event;
   uint8_t depth;
   bool named;
+  bool blocks;    /* the thread may have slept in it */
   bool timed_out; /* its time was over, and nothing had come: if nobody was seen to end it, it was a sleep */
 };
 /* An outermost framework op, or a DataLoader's __next__. */
@@ -339,9 +354,8 @@ struct process {
   double updates_a_step;                      /* 0: they were not joined */
   uint64_t last_split_ns;                     /* last __next__ or backward: splits optimizer steps */
   bool uses_gpu;                              /* CUDA calls were seen */
-  /* Its main thread since its first step ended: in calls that read, and that write or sync; in __next__. */
-  uint64_t step_read_ns, step_write_ns, step_next_ns;
-  bool steps_began; /* the first of these calls came */
+  uint64_t step_next_ns;                      /* its main thread since its first step ended, in __next__ */
+  bool steps_began;                           /* the first of these calls came */
   struct fetches fetches;
   uint32_t pin_thread; /* the latest thread but the main one that reads messages from a pipe, + 1; 0: none */
   struct usage first_usage, last_usage;
@@ -425,6 +439,9 @@ enum doing {
   DOING_WRITE,
   DOING_OPEN,
   DOING_FSYNC,
+  DOING_CLOSE,
+  DOING_STAT,
+  DOING_MAP,
   DOING_FILE,     /* other calls on files */
   DOING_OP,       /* inside an op: name */
   DOING_CODE,     /* its own code, outside ops */
@@ -660,6 +677,7 @@ void files_next(struct analysis *a, const struct thread *t, const struct opgap_r
 enum file_part {
   FILES_READ,       /* by the main thread with the steps, in these, as the rest */
   FILES_WRITTEN,    /* or synced */
+  FILES_LOOKED_UP,  /* opened, closed, looked up or mapped, and not written */
   FILES_OF_FETCHES, /* all but writes, inside __next__ */
   FILES_OF_WORKERS, /* all but writes, of the DataLoader's workers after their start-up */
 };
@@ -670,6 +688,27 @@ struct file_use {
 };
 /* The file that took most of this time; ns 0: there is none. */
 struct file_use files_most(struct analysis *a, enum file_part part);
+enum files_whose {
+  FILES_STEPS,   /* of the main thread with the steps, in these */
+  FILES_WORKERS, /* of the DataLoader's workers after their start-up */
+  FILES_ALL,     /* of all processes that are included */
+};
+/* Time in calls on files, ns: what opening, closing, looking up and mapping is for is told by whether the file is read
+ * or written. */
+struct file_times {
+  uint64_t read, read_lookups; /* in calls that move data, and in the others */
+  uint64_t written, write_lookups;
+};
+struct file_times files_times(const struct analysis *a, enum files_whose whose);
+static inline bool files_mostly_written(const struct file_times *times)
+{
+  return times->written + times->write_lookups > times->read + times->read_lookups;
+}
+/* Of what is not written, is more opened and looked up than read? */
+static inline bool files_mostly_looked_up(const struct file_times *times)
+{
+  return times->read_lookups > times->read;
+}
 void files_finish(struct analysis *a);
 const char *files_verb(enum verb verb);
 
@@ -752,7 +791,7 @@ void roles_finish(struct analysis *a);
 void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
                    uint64_t object, bool named, uint32_t flags); /* flags: of the name */
 /* Of the call just handed to timeline_call, the time of blocking calls inside it: a signal handler's. */
-uint64_t timeline_inside(const struct analysis *a, struct thread *t, const struct opgap_record *r);
+uint64_t timeline_inside(struct thread *t, const struct opgap_record *r);
 void timeline_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, bool framework,
                  const struct opgap_record *r);
 /* First entry of a ring that ends after `time`; count when none. */
@@ -806,6 +845,7 @@ void loader_finish(struct analysis *a);
 /* bottlenecks.c: also sets loader_kind and what follows it, which verdict_finish reads */
 void bottlenecks_finish(struct analysis *a);
 /* Against waits of the main thread for a cause, of files: for those that are written.  NULL: there is none. */
+extern const char opgap_open_less[], opgap_write_less[]; /* remedies */
 const char *bottlenecks_wait_remedy(const struct analysis *a, enum opgap_cause cause);
 /* Against code between ops that takes more than the ops. */
 const char *bottlenecks_python_remedy(const struct analysis *a);
@@ -827,6 +867,9 @@ void gaps_push(struct analysis *a, struct gap gap);
 void gaps_settle(struct analysis *a, uint64_t until);
 void gaps_table_add(struct analysis *a, struct gap_table *table, struct gap *gap, const struct causes *causes);
 void gaps_table_free(struct gap_table *table);
+/* Time in calls on files in the gaps of a process's main thread (UINT32_MAX: of all that are included); `others`: only
+ * those of threads that it waited for.  What is opened is told apart as all of the run's. */
+struct file_times gaps_files(const struct analysis *a, unsigned process, bool others);
 /* What most of the time of this cause in the main thread's gaps was, in words; "" when there is none. */
 const char *gaps_detail(struct analysis *a, unsigned process, enum opgap_cause cause);
 void gaps_finish(struct analysis *a);

@@ -312,7 +312,8 @@ static void add_cuda(struct reading *g, const char *name, const struct opgap_rec
       count_call(g, r, step, (enum opgap_metric)m, amounts[m]);
 }
 
-static void add_file_call(struct reading *g, enum verb verb, const struct opgap_record *r, size_t step)
+static void add_file_call(struct reading *g, enum verb verb, const struct opgap_record *r, size_t step,
+                          const char *path, size_t length)
 {
   static const struct {
     enum verb verb;
@@ -320,10 +321,6 @@ static void add_file_call(struct reading *g, enum verb verb, const struct opgap_
   } kinds[] = {{VERB_READ, OPGAP_METRIC_READS, OPGAP_METRIC_READ_BYTES},
                {VERB_WRITE, OPGAP_METRIC_WRITES, OPGAP_METRIC_WRITTEN_BYTES},
                {VERB_OPEN, OPGAP_METRIC_OPENS, OPGAP_METRIC_COUNT}};
-  size_t length = 0;
-  const char *path = g->source->name(g->source->context, g->process, r->field[0], &length);
-  if (path[0] != '/')
-    return;
   struct opgap_row *row = row_by_name(g, ROW_FILE, path, length);
   uint64_t ns = r->end_ns - r->start_ns;
   row->calls++;
@@ -346,12 +343,17 @@ static void add_call(struct reading *g, const struct opgap_event *event, const s
   size_t step = step_of(g, r->end_ns);
   if (step == g->run->steps || r->end_ns < r->start_ns)
     return;
-  if (event->flags & OPGAP_EVENT_BLOCKING && g->main_thread)
+  enum verb verb = (enum verb)g->verbs[event->id];
+  size_t length = 0;
+  const char *object = event->flags & OPGAP_EVENT_OBJECT_NAME
+                           ? g->source->name(g->source->context, g->process, r->field[0], &length)
+                           : "";
+  if (g->main_thread && hooks_block(event->flags, verb, object[0] == '/'))
     count_call(g, r, step, OPGAP_METRIC_BLOCKED, r->end_ns - r->start_ns);
   if (strncmp(event->category, "cuda", 4) == 0)
     add_cuda(g, event->name, r, step, r->field[1]);
-  else if (event->flags & OPGAP_EVENT_OBJECT_NAME)
-    add_file_call(g, (enum verb)g->verbs[event->id], r, step);
+  else if (object[0] == '/')
+    add_file_call(g, verb, r, step, object, length);
 }
 
 /* The device's time belongs to the step in which it was spent, the work to the step that asked for it, where that is

@@ -87,6 +87,7 @@ void threads_call(struct analysis *a, struct thread *t, const struct hook *hook,
   case VERB_CLOSE:
   case VERB_SYNC:
   case VERB_STAT:
+  case VERB_MAP:
     if (flags & NAME_PIPE)
       add_pipe(t, hook, ns, name, flags);
     else
@@ -139,14 +140,14 @@ void threads_sample(struct analysis *a, unsigned process, const struct opgap_rec
 }
 
 /* Time of t in hooked blocking calls; calls must not be forgotten there. */
-static uint64_t blocked_in(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+static uint64_t blocked_in(const struct thread *t, uint64_t start, uint64_t end)
 {
   uint64_t sum = 0, at = start;
   for (size_t i = timeline_calls_from(t, start); i < t->calls.count; i++) {
     const struct past_call *call = RING_AT(&t->calls, i);
     if (call->start >= end)
       break;
-    if (!(a->processes[t->process].hooks[call->event].flags & OPGAP_EVENT_BLOCKING))
+    if (!call->blocks)
       continue;
     uint64_t from = call->start > at ? call->start : at, to = call->end < end ? call->end : end;
     if (to > from) {
@@ -183,20 +184,20 @@ static bool calls_known(const struct analysis *a, const struct thread *t, size_t
 }
 
 /* Of interval i the time outside of hooked blocking calls; its calls are known. */
-static uint64_t open_ns(const struct analysis *a, const struct thread *t, size_t i)
+static uint64_t open_ns(const struct thread *t, size_t i)
 {
   const struct past_sample *from = RING_AT(&t->samples, i - 1);
   struct past_sample *to = RING_AT(&t->samples, i);
   if (to->blocked == OPGAP_UNKNOWN)
-    to->blocked = blocked_in(a, t, from->end, to->end);
+    to->blocked = blocked_in(t, from->end, to->end);
   return to->end - from->end - to->blocked;
 }
 
 /* What of that the scheduler's totals do not say; less than 0: they say more, as they caught up. */
-static int64_t untold_ns(const struct analysis *a, const struct thread *t, size_t i)
+static int64_t untold_ns(const struct thread *t, size_t i)
 {
   const struct past_sample *from = RING_AT(&t->samples, i - 1), *to = RING_AT(&t->samples, i);
-  return (int64_t)open_ns(a, t, i) - (int64_t)(to->run - from->run) - (int64_t)(to->queue - from->queue);
+  return (int64_t)open_ns(t, i) - (int64_t)(to->run - from->run) - (int64_t)(to->queue - from->queue);
 }
 
 /* A wait for a CPU is counted when it ends, so what the totals lack now they may have at one of the next samples; and
@@ -205,9 +206,9 @@ static void outside_of(const struct analysis *a, const struct thread *t, size_t 
 {
   const struct past_sample *from = RING_AT(&t->samples, i - 1);
   struct past_sample *to = RING_AT(&t->samples, i);
-  int64_t untold = untold_ns(a, t, i), sum = 0, least = 0;
+  int64_t untold = untold_ns(t, i), sum = 0, least = 0;
   for (size_t k = i + 1; k <= i + LATER && k < t->samples.count && calls_known(a, t, k); k++) {
-    sum += untold_ns(a, t, k);
+    sum += untold_ns(t, k);
     least = sum < least ? sum : least;
   }
   uint64_t slack = from->outside == OPGAP_UNKNOWN ? TICK_ERROR_NS : from->slack;
@@ -278,7 +279,7 @@ bool threads_off_cpu(const struct analysis *a, struct thread *t, uint64_t start,
     uint64_t begin = from->end > start ? from->end : start, until = to->end < end ? to->end : end;
     if (until <= begin || !interval_shares(a, t, i, &shares))
       continue;
-    double open = (double)(until - begin - blocked_in(a, t, begin, until));
+    double open = (double)(until - begin - blocked_in(t, begin, until));
     queue += shares.queue * open;
     throttled += shares.throttled * open;
     outside += shares.outside * open;
@@ -323,27 +324,26 @@ struct team_wait threads_team_wait(const struct analysis *a, const struct thread
 }
 
 /* Time of t in [start, end) outside of hooked blocking calls, as far as these are remembered. */
-static uint64_t not_blocked(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+static uint64_t not_blocked(const struct thread *t, uint64_t start, uint64_t end)
 {
   uint64_t known = t->calls.forgotten > start ? t->calls.forgotten : start;
-  return end <= start ? 0 : end - start - (known < end ? blocked_in(a, t, known, end) : 0);
+  return end <= start ? 0 : end - start - (known < end ? blocked_in(t, known, end) : 0);
 }
 
 /* The growth of a total from the last sample before `start` to the first behind `end`, and what may lie outside of the
  * samples. */
-static uint64_t grown_at_most(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end,
-                              bool queue)
+static uint64_t grown_at_most(const struct thread *t, uint64_t start, uint64_t end, bool queue)
 {
   size_t first = timeline_samples_from(t, start), last = timeline_samples_from(t, end - 1);
-  uint64_t all = not_blocked(a, t, start, end);
+  uint64_t all = not_blocked(t, start, end);
   if (t->samples.count == 0)
     return all;
   first = first > 0 ? first - 1 : 0;
   last = last < t->samples.count ? last : t->samples.count - 1;
   const struct past_sample *from = RING_AT(&t->samples, first), *to = RING_AT(&t->samples, last);
   uint64_t sum = (queue ? to->queue - from->queue : to->run - from->run) + TICK_ERROR_NS;
-  sum += not_blocked(a, t, start, from->end < end ? from->end : end);
-  sum += not_blocked(a, t, to->end > start ? to->end : start, end);
+  sum += not_blocked(t, start, from->end < end ? from->end : end);
+  sum += not_blocked(t, to->end > start ? to->end : start, end);
   return sum < all ? sum : all;
 }
 
@@ -354,7 +354,7 @@ static uint64_t in_life(const struct analysis *a, const struct thread *t, uint64
   uint64_t born = t->pthread ? t->born_ns : p->info->start_ns; /* one that did not tell its start was there before */
   start = born > start ? born : start;
   end = last != 0 && last < end ? last : end;
-  return end <= start ? 0 : grown_at_most(a, t, start, end, queue);
+  return end <= start ? 0 : grown_at_most(t, start, end, queue);
 }
 
 uint64_t threads_ran_at_most(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)

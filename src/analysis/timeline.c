@@ -143,8 +143,13 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
   if (r->start_ns == r->end_ns)
     return;
   struct past_call *past = RING_PUSH(a, &t->calls);
-  *past = (struct past_call){
-      .start = r->start_ns, .end = r->end_ns, .object = object, .event = r->event, .depth = r->depth, .named = named};
+  *past = (struct past_call){.start = r->start_ns,
+                             .end = r->end_ns,
+                             .object = object,
+                             .event = r->event,
+                             .depth = r->depth,
+                             .named = named,
+                             .blocks = hooks_block(hook->flags, (enum verb)hook->verb, flags & NAME_FILE)};
   past->timed_out = timed_out(p, hook, r);
   struct edge edge = {0};
   if (!named && hook->flags & OPGAP_EVENT_BLOCKING && object_waker(a, t, past, &edge)) {
@@ -227,7 +232,7 @@ bool timeline_samples_around(const struct thread *t, uint64_t start, uint64_t en
   return true;
 }
 
-uint64_t timeline_inside(const struct analysis *a, struct thread *t, const struct opgap_record *r)
+uint64_t timeline_inside(struct thread *t, const struct opgap_record *r)
 {
   uint64_t sum = 0, at = r->end_ns;
   for (size_t i = t->calls.count; i-- > 0;) {
@@ -236,8 +241,7 @@ uint64_t timeline_inside(const struct analysis *a, struct thread *t, const struc
       continue; /* itself */
     if (call->end <= r->start_ns)
       break;
-    if (call->start < r->start_ns || call->end > at ||
-        !(a->processes[t->process].hooks[call->event].flags & OPGAP_EVENT_BLOCKING))
+    if (call->start < r->start_ns || call->end > at || !call->blocks)
       continue;
     sum += call->end - call->start;
     at = call->start; /* what lies in this one came before it */

@@ -151,7 +151,9 @@ static void remedies_workers(struct draft *d, unsigned workers)
 static void remedies_loading(struct draft *d, unsigned workers)
 {
   const struct opgap_summary *s = d->a->summary;
-  uint64_t reading = detail_total(s, "reading") + detail_total(s, "opening");
+  uint64_t lookups = detail_total(s, "opening") + detail_total(s, "closing") + detail_total(s, "looking up") +
+                     detail_total(s, "mapping");
+  uint64_t reading = detail_total(s, "reading") + lookups;
   uint64_t decoding = detail_total(s, "decoding or augmenting") + detail_total(s, "in framework ops");
   uint64_t inside = s->breakdown.class_ns[OPGAP_CLASS_DATALOADER];
   if (workers == 0) /* the training process decodes: that is no gap, and waits for CPUs in between are none */
@@ -163,7 +165,9 @@ static void remedies_loading(struct draft *d, unsigned workers)
     remedy(d, "Load batches in other processes: DataLoader(num_workers=2 or more); now the training process does it.");
   else
     remedy(d, opgap_pool_printf(d->a->pool, "Raise DataLoader(num_workers) above %u if CPU cores are free.", workers));
-  if (reading > decoding && reading > 0)
+  if (reading > decoding && 2 * lookups > reading)
+    remedy(d, opgap_open_less);
+  else if (reading > decoding && reading > 0)
     remedy(d,
            "Most of that time goes to files: read fewer, larger files (packed shards), or keep them on a faster disk "
            "or in memory.");
@@ -181,7 +185,10 @@ static void remedies_data_loading(struct draft *d)
   uint64_t files = s->breakdown.other_wait_ns[OPGAP_CAUSE_FILE_IO]; /* outside of the DataLoader */
   if (files > inside) {
     remedy(d, "Read ahead of the step: let a DataLoader with num_workers=2 or more do it, or write in the background.");
-    remedy(d, "Use fewer, larger files (packed shards) on a faster disk or in memory; sync less often.");
+    struct file_times times = files_times(d->a, FILES_STEPS);
+    remedy(d, files_mostly_looked_up(&times)
+                  ? opgap_open_less
+                  : "Use fewer, larger files (packed shards) on a faster disk or in memory; sync less often.");
     return;
   }
   if (d->a->loader_kind != NULL)
@@ -640,7 +647,8 @@ static void evidence_start_up(struct draft *d)
                   (double)(until - steps->start_ns[0]) / 1e9, steps->skipped, steps->skipped == 1 ? "step" : "steps"));
 }
 
-/* Without steps: a main thread that waits much for threads that read files waits for data. */
+/* Without steps: a main thread that waits much for files, or for threads that use them, waits for data, unless most of
+ * that time goes to writing. */
 static void judge_waits(struct draft *d)
 {
   const struct opgap_summary *s = d->a->summary;
@@ -651,16 +659,26 @@ static void judge_waits(struct draft *d)
   uint64_t code = cause_total(s->gaps.thread_by_cause, s->gaps.thread_cause_count, OPGAP_CAUSE_PYTHON);
   if (idle < 0.2 || share(files, s->gaps.thread_ns) < 0.05 || share(files + code, s->gaps.thread_ns) < 0.5)
     return;
-  d->v->bound_by = OPGAP_BOUND_DATA_LOADING;
-  d->v->confidence = "low";
+  struct file_times times = gaps_files(d->a, UINT32_MAX, false);
+  bool writes = files_mostly_written(&times);
   evidence(d, opgap_pool_printf(d->a->pool,
-                                "%s idle %.1f %% of %s; %.1f %% of that went to files, %.1f %% to the "
+                                "%s idle %.1f %% of %s; %.1f %% of that went to files%s, %.1f %% to the "
                                 "code of the threads that %s waited for.",
                                 gaps_subject(d), 100 * idle, processes > 1 ? "their time" : "the run",
-                                100 * share(files, s->gaps.thread_ns), 100 * share(code, s->gaps.thread_ns),
-                                processes > 1 ? "they" : "it"));
+                                100 * share(files, s->gaps.thread_ns),
+                                writes                           ? ", mostly to write them"
+                                : files_mostly_looked_up(&times) ? ", mostly opening, closing and looking them up"
+                                                                 : "",
+                                100 * share(code, s->gaps.thread_ns), processes > 1 ? "they" : "it"));
+  if (writes) {
+    remedy(d, opgap_write_less);
+    return;
+  }
+  d->v->bound_by = OPGAP_BOUND_DATA_LOADING;
+  d->v->confidence = "low";
   remedy(d, "Prepare data further ahead: more loader threads or processes, a longer queue.");
-  remedy(d, "Read fewer, larger files, or keep them on a faster disk or in memory.");
+  remedy(d, files_mostly_looked_up(&times) ? opgap_open_less
+                                           : "Read fewer, larger files, or keep them on a faster disk or in memory.");
 }
 
 void verdict_finish(struct analysis *a)

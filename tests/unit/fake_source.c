@@ -34,7 +34,7 @@ static unsigned process_count;
 static const struct opgap_event hooks[] = {
     {FAKE_READ, OPGAP_SPAN, 2, 1 | 2 | 16, "read", "io", "errno", FIELDS},
     {FAKE_WRITE, OPGAP_SPAN, 2, 1 | 2 | 16, "write", "io", "errno", FIELDS},
-    {FAKE_OPEN, OPGAP_SPAN, 2, 1 | 16, "open", "io", "errno", FIELDS},
+    {FAKE_OPEN, OPGAP_SPAN, 2, 1 | 16, "open", "io", "errno", FIELDS}, /* "may block" is missing: an older trace */
     {FAKE_POLL, OPGAP_SPAN, 2, 1 | 2 | 16, "poll", "net", "errno", FIELDS},
     {FAKE_SEM_WAIT, OPGAP_SPAN, 2, 1 | 2 | 4, "sem_wait", "sync", "errno", FIELDS},
     {FAKE_SEM_POST, OPGAP_INSTANT, 2, 1 | 8, "sem_post", "sync", "errno", FIELDS},
@@ -52,6 +52,8 @@ static const struct opgap_event hooks[] = {
     {FAKE_CUDA_MALLOC, OPGAP_SPAN, 2, 1, "cudaMalloc", "cuda", "cudaError_t", FIELDS},
     {FAKE_BARRIER, OPGAP_SPAN, 2, 1 | 2, "pthread_barrier_wait", "sync", "errno", FIELDS},
     {FAKE_MMAP, OPGAP_SPAN, 2, 1 | 16, "mmap", "io", "errno", FIELDS},
+    {FAKE_CLOSE, OPGAP_SPAN, 2, 1 | 2 | 16, "close", "io", "errno", FIELDS},
+    {FAKE_STAT, OPGAP_SPAN, 2, 1 | 2 | 16, "stat", "io", "errno", FIELDS},
 };
 
 void fake_reset(void)

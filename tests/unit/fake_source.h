@@ -25,6 +25,8 @@ enum fake_hook {
   FAKE_CUDA_MALLOC,
   FAKE_BARRIER,
   FAKE_MMAP,
+  FAKE_CLOSE,
+  FAKE_STAT,
   FAKE_HOOK_END
 };
 

@@ -283,6 +283,81 @@ START_TEST(test_files_by_operation)
 }
 END_TEST
 
+/* All calls on files may wait: a FIFO, a file server.  Closing a pipe does not.  Threads, processes and the table of
+ * files have the same time. */
+START_TEST(test_calls_on_files_block)
+{
+  unsigned second = fake_thread(p, 101, "other");
+  fake_file_call(p, t, 0, FAKE_OPEN, 1000, 4000, "/d/fifo", 3);
+  fake_file_call(p, t, 0, FAKE_STAT, 5000, 7000, "/d/a", 0);
+  fake_file_call(p, t, 0, FAKE_MMAP, 8000, 9500, "/d/a", 10);
+  fake_file_call(p, t, 0, FAKE_CLOSE, 10000, 11000, "/d/fifo", 0);
+  fake_file_call(p, t, 0, FAKE_CLOSE, 12000, 14000, "pipe:[7]", 0);
+  fake_file_call(p, second, 0, FAKE_OPEN, 1000, 1700, "/d/b", 4);
+  struct opgap_summary *s = fake_analyse(NULL);
+  const struct opgap_sum_gaps *g = &s->gaps;
+  ck_assert_uint_eq(g->thread_count, 4);
+  ck_assert_uint_eq(g->thread_ns, 7500 * US);
+  static const struct {
+    const char *call, *detail;
+    uint64_t ns;
+  } longest[] = {{"open", "opening /d/fifo", 3000 * US},
+                 {"stat", "looking up /d/a", 2000 * US},
+                 {"mmap", "mapping /d/a", 1500 * US},
+                 {"close", "closing /d/fifo", 1000 * US}};
+  for (size_t i = 0; i < 4; i++) {
+    ck_assert_str_eq(g->threads[i].call, longest[i].call);
+    ck_assert_uint_eq(g->threads[i].cause_count, 1);
+    ck_assert_int_eq(g->threads[i].causes[0].cause, OPGAP_CAUSE_FILE_IO);
+    ck_assert_str_eq(g->threads[i].causes[0].detail, longest[i].detail);
+    ck_assert_uint_eq(g->threads[i].causes[0].ns, longest[i].ns);
+  }
+  ck_assert_uint_eq(s->processes[0].blocked_ns, 7500 * US);
+  ck_assert_uint_eq(s->processes[0].file_ns, 8200 * US);
+  uint64_t threads = 0, files = 0;
+  for (size_t i = 0; i < s->thread_count; i++) {
+    ck_assert_uint_eq(s->threads[i].blocked_ns, s->threads[i].file_ns);
+    threads += s->threads[i].file_ns;
+  }
+  for (size_t i = 0; i < s->file_count; i++)
+    files += s->files[i].time_ns;
+  ck_assert_uint_eq(s->thread_count, 2);
+  ck_assert_uint_eq(threads, 8200 * US);
+  ck_assert_uint_eq(files, 8200 * US);
+  ck_assert(call_named(s, "open")->blocking);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* Without steps: waits for files are those for data, unless they are for writing; what opening is for is told by
+ * whether the file is written. */
+START_TEST(test_files_without_steps)
+{
+  enum { READ, LOOKED_UP, WRITTEN, WRITTEN_SMALL };
+  for (int what = READ; what <= WRITTEN_SMALL; what++) {
+    setup();
+    enum fake_hook hook = what == READ ? FAKE_READ : what == WRITTEN ? FAKE_WRITE : FAKE_OPEN;
+    fake_file_call(p, t, 0, hook, 1000, 9000, "/d/a", 7);
+    if (what == WRITTEN_SMALL)
+      fake_file_call(p, t, 0, FAKE_WRITE, 9000, 9010, "/d/a", 7);
+    struct opgap_summary *s = fake_analyse(NULL);
+    const struct opgap_sum_verdict *v = &s->verdict;
+    bool written = what >= WRITTEN;
+    ck_assert_int_eq(v->bound_by, written ? OPGAP_BOUND_UNDECIDED : OPGAP_BOUND_DATA_LOADING);
+    ck_assert_uint_eq(v->remedy_count, written ? 1 : 2);
+    ck_assert_str_eq(v->remedies[v->remedy_count - 1],
+                     written             ? opgap_write_less
+                     : what == LOOKED_UP ? opgap_open_less
+                                         : "Read fewer, larger files, or keep them on a faster disk or in memory.");
+    const char *words = written             ? "went to files, mostly to write them, "
+                        : what == LOOKED_UP ? "went to files, mostly opening, closing and looking them up, "
+                                            : "went to files, 0.0 %";
+    ck_assert_ptr_nonnull(strstr(v->evidence[1], words));
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
 START_TEST(test_lock_and_holder)
 {
   unsigned second = fake_thread(p, 101, "holder");
@@ -1643,6 +1718,8 @@ int main(void)
   tcase_add_test(tests, test_live_and_peak_with_every_allocation);
   tcase_add_test(tests, test_live_bytes_are_exact);
   tcase_add_test(tests, test_files_by_operation);
+  tcase_add_test(tests, test_calls_on_files_block);
+  tcase_add_test(tests, test_files_without_steps);
   tcase_add_test(tests, test_lock_and_holder);
   tcase_add_test(tests, test_optimizer_steps);
   tcase_add_test(tests, test_costliest_op_is_that_of_the_table);

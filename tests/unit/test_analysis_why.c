@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/internal.h"
 #include "analysis/pool.h"
 #include "fake_source.h"
 #include "output/output.h"
@@ -598,6 +599,42 @@ START_TEST(test_files_read_or_written)
 }
 END_TEST
 
+/* What opening and looking up is for is told by whether the file is written, even if only for 10 us. */
+START_TEST(test_files_opened_or_looked_up)
+{
+  enum { OPENED, LOOKED_UP, OPENED_TO_WRITE };
+  for (int what = OPENED; what <= OPENED_TO_WRITE; what++) {
+    setup();
+    for (uint64_t i = 0; i < STEPS; i++) {
+      uint64_t at = step_us(i) + 2100;
+      step_begins(i);
+      fake_file_call(p, t, 0, what == LOOKED_UP ? FAKE_STAT : FAKE_OPEN, at, at + 6990, "/d/x", 0);
+      if (what == OPENED_TO_WRITE)
+        fake_file_call(p, t, 0, FAKE_WRITE, at + 6990, at + 7000, "/d/x", 7);
+      else /* a log beside it */
+        fake_file_call(p, t, 0, FAKE_WRITE, at + 6990, at + 7000, "/d/log", 7);
+      step_ends(i);
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    bool writes = what == OPENED_TO_WRITE;
+    const struct opgap_sum_bottleneck *b = bottleneck(s, writes ? "file_write" : "file_read");
+    assert_first(s, b->kind);
+    ck_assert_uint_eq(b->ns, COUNTED * 7 * MS);
+    ck_assert_str_eq(b->text, writes
+                                  ? "The main thread is in calls on files for 70.0 % of step time, mostly opening and "
+                                    "closing those that are written"
+                                  : "The main thread is in calls on files for 70.0 % of step time, mostly opening, "
+                                    "closing and looking up files, most of it on /d/x");
+    ck_assert_str_eq(b->remedy, writes ? opgap_write_less : opgap_open_less);
+    ck_assert_int_eq(s->verdict.bound_by, writes ? OPGAP_BOUND_UNDECIDED : OPGAP_BOUND_DATA_LOADING);
+    ck_assert_uint_eq(s->verdict.remedy_count, writes ? 1 : 2);
+    ck_assert_str_eq(s->verdict.remedies[s->verdict.remedy_count - 1], b->remedy);
+    ck_assert_uint_eq(s->breakdown.other_wait_ns[OPGAP_CAUSE_FILE_IO], COUNTED * 7 * MS);
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
 /* A kernel of `busy` us, `start` us into step i. */
 static void kernel_of_step(unsigned gpu, uint64_t i, uint64_t start, uint64_t busy)
 {
@@ -729,7 +766,7 @@ static uint64_t batch_us(uint64_t i)
 struct worker_plan {
   unsigned first, every, until;
   uint64_t start_us, startup_us, busy_us;
-  enum { COMPUTES, READS, SLEEPS, WAITS_FOR_A_LOCK, ASKS_A_SERVER, RUNS_A_CHILD } work;
+  enum { COMPUTES, READS, OPENS, SLEEPS, WAITS_FOR_A_LOCK, ASKS_A_SERVER, RUNS_A_CHILD } work;
   uint64_t wait_us; /* of busy_us for a lock; 0: all */
 };
 
@@ -748,6 +785,8 @@ static void make_worker(int pid, const struct worker_plan *plan)
     fake_file_call(w, main_thread, 0, FAKE_READ, start - 10, start, "pipe:[9]", 40);
     if (plan->work == READS)
       fake_file_call(w, main_thread, 0, FAKE_READ, start, done - 100, "/d/slow", 1000);
+    if (plan->work == OPENS)
+      fake_file_call(w, main_thread, 0, FAKE_OPEN, start, done - 100, "/d/slow", 5);
     if (plan->work == SLEEPS)
       fake_call(w, main_thread, 0, FAKE_SLEEP, start, done - 100, 0, 0, 0);
     if (plan->work == WAITS_FOR_A_LOCK)
@@ -841,6 +880,25 @@ START_TEST(test_slow_read)
   /* each wait ends with a batch of the worker that it is charged to, up to the write that ended it */
   ck_assert_uint_eq(l->worker[0].awaited_ns, 10 * 89 * MS);
   ck_assert_uint_eq(l->worker[1].awaited_ns, 10 * 89 * MS);
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* As on a file server that takes long to open a file. */
+START_TEST(test_slow_to_open)
+{
+  struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 150000, OPENS, 0};
+  make_worker(200, &plan);
+  plan.first = 1;
+  make_worker(201, &plan);
+  fetch_all();
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_loader(s, "slow_read");
+  assert_remedies(s, opgap_open_less, true);
+  ck_assert_ptr_nonnull(
+      strstr(bottleneck(s, "slow_read")->text,
+             "in calls on files, mostly opening, closing and looking them up, most of it on /d/slow"));
+  ck_assert_uint_eq(s->loader.worker[0].file_ns, 10 * 149900 * US);
   opgap_summary_free(s);
 }
 END_TEST
@@ -2388,8 +2446,10 @@ int main(void)
   tcase_add_test(tests, test_gpu_bound_holds_waits_for_a_cpu);
   tcase_add_test(tests, test_sleep_inside_an_op);
   tcase_add_test(tests, test_files_read_or_written);
+  tcase_add_test(tests, test_files_opened_or_looked_up);
   tcase_add_test(tests, test_gpu_bound_is_no_more_than_idle_and_host_time);
   tcase_add_test(tests, test_slow_read);
+  tcase_add_test(tests, test_slow_to_open);
   tcase_add_test(tests, test_slow_network);
   tcase_add_test(tests, test_decode_in_child_processes);
   tcase_add_test(tests, test_too_few_workers);
