@@ -10,7 +10,7 @@ wait
 opgap report --format json t.opgap | python3 -c '
 import json, sys
 report = json.load(sys.stdin)
-gap = max((g for g in report["idle_gaps"]["longest"] if g["call"] == "open"), key=lambda g: g["duration_ns"])
+gap = max((g for g in report["idle_gaps"]["threads"] if g["call"] == "open"), key=lambda g: g["duration_ns"])
 print(gap["duration_ns"] > 50_000_000, [(c["cause"], c["detail"].endswith("/fifo")) for c in gap["causes"]])
 files = sum(f["time_ns"] for f in report["files"])
 threads, processes = (sum(row["file_ns"] for row in report[of]) for of in ("threads", "processes"))

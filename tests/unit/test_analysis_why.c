@@ -540,7 +540,7 @@ START_TEST(test_gil_in_steps)
 }
 END_TEST
 
-static void memory_sample(unsigned stream, uint64_t at_us, uint64_t system_ns)
+static void kernel_sample(unsigned stream, uint64_t at_us, uint64_t system_ns)
 {
   fake_record(p, stream,
               (struct opgap_record){.event = OPGAP_EV_MEMORY,
@@ -561,9 +561,9 @@ START_TEST(test_child_bound_holds_fork_and_copies)
       fake_call(p, t, 0, FAKE_WAITPID, step_us(i) + 2100, step_us(i) + 7100, 0, 0, 0);
       step_ends(i);
     }
-    memory_sample(stream, 1000, 0);
+    kernel_sample(stream, 1000, 0);
     if (sampled)
-      memory_sample(stream, 1001000, 9500 * US);
+      kernel_sample(stream, 1001000, 9500 * US);
     struct opgap_summary *s = fake_analyse(NULL);
     const struct opgap_sum_bottleneck *b = bottleneck(s, "child_process");
     ck_assert_uint_eq(b->ns, COUNTED * 5 * MS);
