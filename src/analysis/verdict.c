@@ -541,19 +541,24 @@ static uint64_t gpu_wait_total(const struct opgap_sum_gaps *gaps, enum opgap_cau
 static void judge_gpu_idle(struct draft *d, double idle)
 {
   const struct opgap_sum_gaps *gaps = &d->a->summary->gaps;
-  uint64_t loading = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_DATA_LOADING) +
-                     cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_FILE_IO);
+  uint64_t files = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_FILE_IO);
+  uint64_t loading = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_DATA_LOADING);
   enum opgap_cause cause;
   uint64_t wait = gpu_wait_total(gaps, &cause);
+  bool writes = mostly_writes(d->v);
+  if (writes && files > cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, cause))
+    cause = OPGAP_CAUSE_FILE_IO;
+  *(writes ? &wait : &loading) += files;
   uint64_t communication = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_COMMUNICATION);
   uint64_t ops = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_DISPATCH),
            python = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_PYTHON), dispatch = ops + python;
   evidence(d, opgap_pool_printf(
                   d->a->pool,
                   "GPU idle %.1f %% of the time; of its idle gaps %.1f %% data loading, %.1f %% communication, "
-                  "%.1f %% ops and Python on the host, %.1f %% sleep, locks and child processes.",
+                  "%.1f %% ops and Python on the host, %.1f %% %s.",
                   100 * idle, 100 * share(loading, gaps->gpu_ns), 100 * share(communication, gaps->gpu_ns),
-                  100 * share(dispatch, gaps->gpu_ns), 100 * share(wait, gaps->gpu_ns)));
+                  100 * share(dispatch, gaps->gpu_ns), 100 * share(wait, gaps->gpu_ns),
+                  writes ? "writing files, sleep, locks and child processes" : "sleep, locks and child processes"));
   if (wait > loading && wait > communication && wait > dispatch) {
     remedies_wait(d, cause);
   } else if (loading >= dispatch && loading >= communication && loading > 0) {

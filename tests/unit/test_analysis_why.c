@@ -682,6 +682,29 @@ START_TEST(test_gpu_bound_is_no_more_than_idle_and_host_time)
 }
 END_TEST
 
+/* A GPU that waits for a checkpoint does not wait for data. */
+START_TEST(test_gpu_waits_for_writing)
+{
+  for (int writes = 0; writes < 2; writes++) {
+    setup();
+    unsigned gpu = fake_stream(p, OPGAP_STREAM_GPU);
+    for (uint64_t i = 0; i < STEPS; i++) {
+      step_begins(i);
+      fake_file_call(p, t, 0, writes ? FAKE_WRITE : FAKE_READ, step_us(i) + 2100, step_us(i) + 9100, "/d/x", 7000);
+      kernel_of_step(gpu, i, 9200, 400);
+      step_ends(i);
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    ck_assert_int_eq(s->verdict.bound_by, writes ? OPGAP_BOUND_UNDECIDED : OPGAP_BOUND_DATA_LOADING);
+    if (writes) {
+      ck_assert_uint_eq(s->verdict.remedy_count, 1);
+      ck_assert_str_eq(s->verdict.remedies[0], opgap_write_less);
+    }
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
 /* A kernel and a collective of 3 ms each, of which 1 ms is at the same time; the collective's launch was not recorded.
  */
 START_TEST(test_collectives_in_steps)
@@ -2448,6 +2471,7 @@ int main(void)
   tcase_add_test(tests, test_files_read_or_written);
   tcase_add_test(tests, test_files_opened_or_looked_up);
   tcase_add_test(tests, test_gpu_bound_is_no_more_than_idle_and_host_time);
+  tcase_add_test(tests, test_gpu_waits_for_writing);
   tcase_add_test(tests, test_slow_read);
   tcase_add_test(tests, test_slow_to_open);
   tcase_add_test(tests, test_slow_network);
