@@ -355,7 +355,7 @@ struct process {
   uint64_t last_split_ns;                     /* last __next__ or backward: splits optimizer steps */
   bool uses_gpu;                              /* CUDA calls were seen */
   uint64_t step_next_ns;                      /* its main thread since its first step ended, in __next__ */
-  bool steps_began;                           /* the first of these calls came */
+  bool steps_began;                           /* a call on a file came in its steps */
   struct fetches fetches;
   uint32_t pin_thread; /* the latest thread but the main one that reads messages from a pipe, + 1; 0: none */
   struct usage first_usage, last_usage;
