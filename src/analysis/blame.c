@@ -464,31 +464,21 @@ static void phrase_files(struct analysis *a, const struct cause_row *row, const 
 
 static void phrase(struct analysis *a, const struct cause_row *row, char *text, size_t size)
 {
+  static const char *const on_files[] = {
+      [DOING_READ] = "reading",  [DOING_WRITE] = "writing",   [DOING_OPEN] = "opening", [DOING_FSYNC] = "syncing",
+      [DOING_CLOSE] = "closing", [DOING_STAT] = "looking up", [DOING_MAP] = "mapping",  [DOING_FILE] = "other calls on",
+  };
   const char *name = analysis_text(a, row->key.name);
   switch ((enum doing)row->key.doing) {
   case DOING_READ:
-    phrase_files(a, row, "reading", " files", text, size);
-    break;
   case DOING_WRITE:
-    phrase_files(a, row, "writing", " files", text, size);
-    break;
   case DOING_OPEN:
-    phrase_files(a, row, "opening", " files", text, size);
-    break;
   case DOING_FSYNC:
-    phrase_files(a, row, "syncing", " files", text, size);
-    break;
   case DOING_CLOSE:
-    phrase_files(a, row, "closing", " files", text, size);
-    break;
   case DOING_STAT:
-    phrase_files(a, row, "looking up", " files", text, size);
-    break;
   case DOING_MAP:
-    phrase_files(a, row, "mapping", " files", text, size);
-    break;
   case DOING_FILE:
-    phrase_files(a, row, "other calls on", " files", text, size);
+    phrase_files(a, row, on_files[row->key.doing], " files", text, size);
     break;
   case DOING_OP:
     if (name[0])
