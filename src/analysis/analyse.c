@@ -19,6 +19,14 @@ void opgap_summary_free(struct opgap_summary *summary)
     opgap_pool_free(summary->pool);
 }
 
+const char *opgap_summary_info(const struct opgap_summary *summary, const char *key)
+{
+  for (size_t i = 0; i < summary->info_count; i++)
+    if (strcmp(summary->info_keys[i], key) == 0)
+      return summary->info_values[i];
+  return NULL;
+}
+
 const char *opgap_op_kind_name(enum opgap_op_kind kind)
 {
   static const char *const names[] = {"torch", "range", "call", "kernel", "memcpy", "memset"};

@@ -86,13 +86,11 @@ static void add(struct list *l, const char *kind, uint64_t ns, uint64_t bound, c
   row->at_most_ns = bound == OPGAP_UNKNOWN ? bound : at_most(bound, l->total);
 }
 
-/* Of the machine, or of the tracer's settings; "" where it was not recorded. */
+/* "" where it was not noted. */
 static const char *setting(const struct opgap_summary *s, const char *key)
 {
-  for (size_t i = 0; i < s->info_count; i++)
-    if (strcmp(s->info_keys[i], key) == 0)
-      return s->info_values[i];
-  return "";
+  const char *value = opgap_summary_info(s, key);
+  return value ? value : "";
 }
 
 static unsigned cores(const struct list *l)
@@ -128,7 +126,7 @@ static void add_needed(struct analysis *a, unsigned thread, uint64_t start, uint
   const struct process *p = &a->processes[t->process];
   bool trainer = thread == a->processes[steps_process(a)].main_thread;
   if ((trainer || (p->role == OPGAP_ROLE_WORKER && thread == p->main_thread)) && !threads_has_team(a, t, start, end))
-    *(trainer ? &use->main_ns : &use->workers_ns) += threads_ran_at_least(a, t, start, end);
+    *(trainer ? &use->main_ns : &use->workers_ns) += threads_ran_at_least(t, start, end);
 }
 
 static struct cpu_use cpu_use(struct analysis *a)

@@ -827,7 +827,7 @@ struct team_wait threads_team_wait(const struct analysis *a, const struct thread
 /* No less than t was on a CPU in [start, end), or waited for one; when all records are read. */
 uint64_t threads_ran_at_most(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end);
 /* No more than it was on a CPU there, from samples. */
-uint64_t threads_ran_at_least(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end);
+uint64_t threads_ran_at_least(const struct thread *t, uint64_t start, uint64_t end);
 /* Did other threads of its process run that may be a team with it, which waits (maybe spinning) outside of hooks? */
 bool threads_has_team(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end);
 uint64_t threads_queued_at_most(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end);

@@ -669,14 +669,6 @@ static void add_figures(struct reading *g)
   add_causes(g, IDLE_THREAD, s->gaps.thread_by_cause, s->gaps.thread_cause_count, steps);
 }
 
-static const char *summary_info(const struct opgap_summary *s, const char *key)
-{
-  for (size_t i = 0; i < s->info_count; i++)
-    if (strcmp(s->info_keys[i], key) == 0)
-      return s->info_values[i];
-  return NULL;
-}
-
 /* NULL: unknown, since without CUPTI a device is named by NVML alone, whose first sample a short run does not see. */
 static const char *gpu_names(struct opgap_pool *pool, const struct opgap_summary *s)
 {
@@ -728,7 +720,7 @@ static void set_identity(struct opgap_runs *runs, const struct opgap_summary *s,
   runs->info_keys = opgap_pool_alloc(runs->pool, (kept + 3) * sizeof *runs->info_keys);
   runs->info_values = opgap_pool_alloc(runs->pool, (kept + 3) * sizeof *runs->info_values);
   for (size_t i = 0; i < kept; i++)
-    add_info(runs, kept_info[i], summary_info(s, kept_info[i]));
+    add_info(runs, kept_info[i], opgap_summary_info(s, kept_info[i]));
   add_info(runs, "gpu", gpu_names(runs->pool, s));
   add_info(runs, "gpu_driver", gpu_driver(s));
   add_info(runs, "gpu_power_limit", gpu_power_limit(runs->pool, s));
@@ -744,7 +736,7 @@ static bool same_identity(const struct opgap_runs *runs, const struct opgap_summ
     return snprintf(error, size, "%s: not a repeat: its steps come from %s, the first run's from %s", s->path,
                     s->steps.source, runs->step_source) < 0;
   for (size_t i = 0; i < sizeof kept_info / sizeof *kept_info; i++) {
-    const char *first = opgap_runs_info(runs, kept_info[i]), *now = summary_info(s, kept_info[i]);
+    const char *first = opgap_runs_info(runs, kept_info[i]), *now = opgap_summary_info(s, kept_info[i]);
     first = first ? first : "";
     now = now ? now : "";
     if (strcmp(first, now) != 0)

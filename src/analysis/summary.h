@@ -610,6 +610,9 @@ struct opgap_summary {
 
 void opgap_summary_free(struct opgap_summary *summary);
 
+/* What was noted of the machine, or of the tracer's settings; NULL: it was not. */
+const char *opgap_summary_info(const struct opgap_summary *summary, const char *key);
+
 /* no_cpu_ns, of all step time; 0 without steps. */
 double opgap_no_cpu_share(const struct opgap_sum_breakdown *breakdown);
 

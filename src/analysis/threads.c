@@ -367,9 +367,8 @@ uint64_t threads_queued_at_most(const struct analysis *a, const struct thread *t
   return in_life(a, t, start, end, true);
 }
 
-uint64_t threads_ran_at_least(const struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+uint64_t threads_ran_at_least(const struct thread *t, uint64_t start, uint64_t end)
 {
-  (void)a;
   size_t first = timeline_samples_from(t, start), behind = timeline_samples_from(t, end);
   if (behind <= first + 1)
     return 0;

@@ -34,11 +34,12 @@
  *   C  free_blocks, free_shorts: release by a push; acquire by a pop (tagged against ABA).
  *   D  slot.state: release by the side that hands the slot over; acquire by the side that takes it.
  *   N  slot blocks: a block's place comes before slots_ready (release), that before slots_high (acquire, release),
- * which whoever looks for slots has acquired. E  name buckets: release by the thread that publishes an entry; acquire
- * by lookups. M  `end` against guests' slot states, record/guest.h. Counters and the op stack are relaxed: each value
- * is exact, no order between them is promised. tests/model runs small cases under every schedule and every death, and
- * with A, C, D and the drain lock forgotten. B follows from A there: a consumer goes to a segment only below a
- * write_pos that it has acquired.
+ *      which whoever looks for slots has acquired.
+ *   E  name buckets: release by the thread that publishes an entry; acquire by lookups.
+ *   M  `end` against guests' slot states, record/guest.h.
+ *   Counters and the op stack are relaxed: each value is exact, no order between them is promised.
+ *   tests/model runs small cases under every schedule and every death, and with A, C, D and the drain lock forgotten.
+ *   B follows from A there: a consumer goes to a segment only below a write_pos that it has acquired.
  */
 #ifndef OPGAP_FORMAT_ARENA_H
 #define OPGAP_FORMAT_ARENA_H

@@ -135,17 +135,10 @@ static void item(const struct page *p, const char *before, const char *text)
   free(plain);
 }
 
-static const char *info(const struct opgap_summary *s, const char *key)
-{
-  for (size_t i = 0; i < s->info_count; i++)
-    if (strcmp(s->info_keys[i], key) == 0)
-      return s->info_values[i];
-  return NULL;
-}
-
 static void head_host(const struct page *p, const char *host)
 {
-  const char *cores = info(p->s, "cores"), *cpu = info(p->s, "cpu"), *kernel = info(p->s, "kernel");
+  const char *cores = opgap_summary_info(p->s, "cores"), *cpu = opgap_summary_info(p->s, "cpu"),
+             *kernel = opgap_summary_info(p->s, "kernel");
   line(p, "host", "%s%s%s%s%s%s%s%s", host, cores ? ", " : "", cores ? cores : "", cores ? " cores" : "",
        cpu ? ", " : "", cpu ? cpu : "", kernel ? ", Linux " : "", kernel ? kernel : "");
 }
@@ -195,7 +188,8 @@ static void head_steps(const struct page *p)
     char view[256];
     view_name(p->s, view, sizeof view);
     line(p, "steps", "are those of the trainer; this view is of %s", view);
-  } else if (steps->count == 0 && info(p->s, "OPGAP_SCHEDULE") != NULL && info(p->s, "OPGAP_SCHEDULE")[0] != '\0')
+  } else if (steps->count == 0 && opgap_summary_info(p->s, "OPGAP_SCHEDULE") != NULL &&
+             opgap_summary_info(p->s, "OPGAP_SCHEDULE")[0] != '\0')
     line(p, "steps", "none found in what OPGAP_SCHEDULE let be recorded: see the notice");
   else if (steps->count == 0)
     line(p, "steps",
@@ -708,11 +702,11 @@ static const char *why_no_allocations(const struct opgap_summary *s)
 {
   static const char *const limits[] = {"OPGAP_DELAY", "OPGAP_DURATION", "OPGAP_SCHEDULE", "OPGAP_CONTROL",
                                        "OPGAP_KEEP"};
-  const char *hooks = info(s, "OPGAP_HOOKS");
+  const char *hooks = opgap_summary_info(s, "OPGAP_HOOKS");
   if (hooks != NULL && strstr(hooks, "all") == NULL) /* "all", or a list with alloc */
     return "no allocation reached the tracer: alloc is not in OPGAP_HOOKS";
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
-    if (info(s, limits[i]) != NULL)
+    if (opgap_summary_info(s, limits[i]) != NULL)
       return "no allocation was made while it was recorded, or another allocator was loaded before the tracer";
   return "no allocation reached the tracer: none was made, or another allocator was loaded before it";
 }

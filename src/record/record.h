@@ -246,7 +246,7 @@ void opgap_emit(unsigned event, uint32_t status, uint64_t start, uint64_t end, c
 
 /* Ops and ranges: a stack per thread, inline in op.h.  `tag` finds the op again at its end when ops end out of order
  * (async scopes): frames above it are dropped as stale.  name: from opgap_intern.  event: OPGAP_EV_OP or
- * OPGAP_EV_RANGE. Ends with no matching begin are ignored and counted as invalid.  Both are cheap (hot path). */
+ * OPGAP_EV_RANGE.  Ends with no matching begin are ignored and counted as invalid.  Both are cheap (hot path). */
 void opgap_op_begin(uint32_t name, uint32_t status, uint64_t tag, uint32_t stack);
 void opgap_op_end(unsigned event, uint64_t tag, uint64_t sequence);
 
