@@ -171,10 +171,12 @@ static void add_hook(struct analysis *a, struct thread *t, const struct hook *ho
   }
   if (!analysis_in_window(a, r->end_ns))
     return;
-  if (flags & NAME_FILE)
+  if (flags & NAME_FILE && hook->verb != VERB_FILE_LOCK)
     files_add(a, t, hook, r, ns, (uint32_t)object);
   if (blocking && (hook->verb == VERB_MUTEX || hook->verb == VERB_RWLOCK))
     locks_add(a, t, hook, r);
+  else if (blocking && hook->verb == VERB_FILE_LOCK)
+    locks_add_file(a, t, hook);
 }
 
 #define USER_SCOPE 7u /* at::RecordScope: record_function, Optimizer.step, enumerate(DataLoader) */
@@ -606,6 +608,8 @@ static void analysis_free(struct analysis *a)
   opgap_map_free(&a->file_index);
   opgap_map_free(&a->lock_index);
   opgap_map_free(&a->lock_threads);
+  opgap_map_free(&a->file_lock_index);
+  VEC_FREE(&a->file_locks);
   opgap_map_free(&a->pipe_writers);
   opgap_map_free(&a->window_writes);
   opgap_map_free(&a->pipe_readers);

@@ -26,7 +26,7 @@ static void walk_thread(struct walk *w, struct thread *t, uint64_t start, uint64
 static bool same_key(const struct cause_key *l, const struct cause_key *r)
 {
   return l->cause == r->cause && l->doing == r->doing && l->process == r->process && l->thread == r->thread &&
-         l->name == r->name;
+         l->name == r->name && l->file_lock == r->file_lock;
 }
 
 /* At the limit the piece joins the last row of its cause, or the last row. */
@@ -63,6 +63,8 @@ static void add_piece(struct causes *causes, struct cause_key key, uint32_t exam
     key.cause = OPGAP_CAUSE_DATA_LOADING;
   else if (causes->lock_depth > 0 && key.cause != OPGAP_CAUSE_UNKNOWN)
     key.cause = OPGAP_CAUSE_LOCK;
+  if (causes->lock_depth > 0)
+    key.file_lock = causes->file_lock;
   for (unsigned i = 0; i < causes->count && row == NULL; i++)
     if (same_key(&causes->at[i].key, &key))
       row = &causes->at[i];
@@ -233,6 +235,20 @@ static void walk_unexplained(struct walk *w, struct thread *t, const struct hook
   }
 }
 
+/* What the holder of a lock did; path: of the file that it is on, 0: in memory, perhaps while one on a file was held.
+ */
+static void walk_holder(struct walk *w, uint32_t path, struct thread *holder, uint64_t start, uint64_t end)
+{
+  uint32_t outer = w->causes->file_lock;
+  w->chain++;
+  w->causes->lock_depth++;
+  w->causes->file_lock = path ? path : outer;
+  walk_thread(w, holder, start, end);
+  w->causes->file_lock = outer;
+  w->causes->lock_depth--;
+  w->chain--;
+}
+
 /* A wait, clipped to [start, end), ended by another thread. */
 static void walk_woken(struct walk *w, struct thread *t, const struct hook *hook, const struct past_call *call,
                        const struct edge *edge, uint64_t start, uint64_t end)
@@ -244,15 +260,44 @@ static void walk_woken(struct walk *w, struct thread *t, const struct hook *hook
     add(w, waker, OPGAP_CAUSE_GIL, DOING_CODE, 0, 0, woken - start);
   } else {
     /* what the holder did is the detail; the cause is that it held the lock */
-    bool lock = hook->verb == VERB_MUTEX || hook->verb == VERB_RWLOCK;
-    w->chain++;
-    w->causes->lock_depth += lock;
-    walk_thread(w, waker, start, woken);
-    w->causes->lock_depth -= lock;
-    w->chain--;
+    if (hook->verb == VERB_MUTEX || hook->verb == VERB_RWLOCK) {
+      walk_holder(w, 0, waker, start, woken);
+    } else {
+      w->chain++;
+      walk_thread(w, waker, start, woken);
+      w->chain--;
+    }
   }
   bool locks = hook->verb == VERB_MUTEX || hook->verb == VERB_RWLOCK || hook->verb == VERB_COND;
   add(w, t, gil ? OPGAP_CAUSE_GIL : OPGAP_CAUSE_RUN_QUEUE, locks ? DOING_HANDOVER : DOING_WAKING, 0, 0, end - woken);
+}
+
+static void add_file_lock(struct walk *w, struct thread *t, uint32_t path, enum doing doing, uint64_t ns)
+{
+  uint32_t outer = w->causes->file_lock;
+  w->causes->lock_depth++;
+  w->causes->file_lock = path;
+  add(w, t, OPGAP_CAUSE_LOCK, doing, 0, 0, ns);
+  w->causes->file_lock = outer;
+  w->causes->lock_depth--;
+}
+
+/* A wait for the lock on a file, clipped to [start, end): who had it, from the last holder back. */
+static void walk_file_lock(struct walk *w, struct thread *t, const struct past_call *call, bool pause, uint64_t start,
+                           uint64_t end)
+{
+  uint32_t path = call->file_lock;
+  uint64_t at = end;
+  struct tenure tenure;
+  while (at > start && w->chain < MAX_CHAIN && timeline_file_holder(w->a, t, call, start, at, &tenure)) {
+    if (pause)
+      add_file_lock(w, t, path, DOING_RETRY, at - tenure.released);
+    else
+      add(w, t, OPGAP_CAUSE_RUN_QUEUE, DOING_HANDOVER, 0, 0, at - tenure.released);
+    at = tenure.taken > start ? tenure.taken : start;
+    walk_holder(w, path, &w->a->threads[tenure.thread], at, tenure.released);
+  }
+  add_file_lock(w, t, path, at < end && pause ? DOING_RETRY : DOING_HELD, at - start);
 }
 
 static bool near(uint64_t left, uint64_t right)
@@ -309,7 +354,9 @@ static void walk_call(struct walk *w, struct thread *t, const struct past_call *
   struct thread *reader;
   enum doing doing;
   uint32_t child;
-  if (call->named && analysis_name_flags(w->a, (uint32_t)call->object) & NAME_FILE)
+  if (call->file_lock != 0)
+    walk_file_lock(w, t, call, hook->verb != VERB_FILE_LOCK, start, end);
+  else if (call->named && analysis_name_flags(w->a, (uint32_t)call->object) & NAME_FILE)
     add(w, t, OPGAP_CAUSE_FILE_IO, file_doing((enum verb)hook->verb), 0, (uint32_t)call->object, end - start);
   else if (hook->verb == VERB_ALLOC || hook->verb == VERB_FREE)
     add(w, t, OPGAP_CAUSE_ALLOCATION, DOING_ALLOC, hook->name, 0, end - start);
@@ -335,12 +382,19 @@ static uint64_t forgotten_until(const struct thread *t, uint64_t start, uint64_t
   return until <= start ? start : until < end ? until : end;
 }
 
+/* A call on a file that is worked with: not one that only locks it. */
+static bool uses_file(const struct analysis *a, const struct thread *t, const struct past_call *call)
+{
+  return call->named && analysis_name_flags(a, (uint32_t)call->object) & NAME_FILE &&
+         a->processes[t->process].hooks[call->event].verb != VERB_FILE_LOCK;
+}
+
 /* The file of the newest of the few calls before entry `i`. */
 static uint32_t file_before(struct analysis *a, const struct thread *t, size_t i)
 {
   for (unsigned tries = 0; i-- > 0 && tries < 32; tries++) {
     const struct past_call *call = RING_AT(&t->calls, i);
-    if (call->named && analysis_name_flags(a, (uint32_t)call->object) & NAME_FILE)
+    if (uses_file(a, t, call))
       return (uint32_t)call->object;
   }
   return 0;
@@ -427,7 +481,7 @@ static void walk_thread(struct walk *w, struct thread *t, uint64_t start, uint64
     if (to <= from)
       continue;
     walk_cpu(w, t, at, from);
-    if (!own && call->named && analysis_name_flags(w->a, (uint32_t)call->object) & NAME_FILE)
+    if (!own && uses_file(w->a, t, call))
       w->file = (uint32_t)call->object;
     walk_call(w, t, call, from, to);
     at = to;
@@ -496,6 +550,12 @@ static void phrase(struct analysis *a, const struct cause_row *row, char *text, 
     break;
   case DOING_WAIT:
     snprintf(text, size, "in %s, waker not seen", name);
+    break;
+  case DOING_HELD:
+    snprintf(text, size, "who held it was not seen");
+    break;
+  case DOING_RETRY:
+    snprintf(text, size, "which nobody was seen to hold until the next try");
     break;
   case DOING_HANDOVER:
     snprintf(text, size, "woken, not yet running (no free CPU, or its lock still held)");
@@ -587,5 +647,10 @@ const char *blame_text(struct analysis *a, const struct cause_row *row, uint32_t
     shown.process = UINT32_MAX;
   phrase(a, row, doing, sizeof doing);
   who(a, &shown, actor, sizeof actor);
+  const char *path = analysis_text(a, row->key.file_lock);
+  if (row->key.doing == DOING_HELD || row->key.doing == DOING_RETRY)
+    return opgap_pool_printf(a->pool, "%s%sthe lock on %s, %s", actor, actor[0] ? ": " : "", path, doing);
+  if (row->key.file_lock != 0)
+    return opgap_pool_printf(a->pool, "the lock on %s%s%s: %s", path, actor[0] ? ", held by " : "", actor, doing);
   return opgap_pool_printf(a->pool, "%s%s%s", actor, actor[0] && doing[0] ? ": " : "", doing);
 }

@@ -366,6 +366,18 @@ static bool awaits_worker(const struct analysis *a, const struct cause_key *key)
   return key->process != UINT32_MAX && a->processes[key->process].role == OPGAP_ROLE_WORKER;
 }
 
+static const char share_no_file[] = "Hold the lock on the file for less time, or let nobody wait for it in the step: "
+                                    "fill the cache that it guards once, "
+                                    "before the ranks or workers start, or give each its own.";
+
+/* Of a lock on a file: its path, and who has it. */
+static const char *lock_words(const struct list *l, const struct lock_use *use)
+{
+  return use->path == NULL ? ""
+                           : opgap_pool_printf(l->a->pool, "; most of it for the lock on %s%s%s", use->path,
+                                               use->holder[0] ? ", held by " : "", use->holder);
+}
+
 static void add_workers(struct list *l, uint64_t fetch_ns)
 {
   const struct opgap_sum_loader *loader = &l->s->loader;
@@ -412,12 +424,14 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "batch where the others need %.1f ms%s",
         part, 100 * slow, w.slowest->label, w.slowest_batch / 1e6, w.other_batch / 1e6, ready);
   } else if (w.lock > w.file && w.lock > w.sleep && w.lock > w.network && w.lock > compute) {
+    struct lock_use file = locks_file(l->a, true);
     add(l, "dataset_lock", fetch_ns, bound,
-        "Take the lock out of the dataset: give each worker its own file handle or connection.",
+        file.path ? share_no_file
+                  : "Take the lock out of the dataset: give each worker its own file handle or connection.",
         "Waiting for the DataLoader takes %.1f %% of step time; its workers spend %.1f %% of their busy time waiting "
         "for "
-        "locks and semaphores%s",
-        part, 100 * share(w.lock, w.busy), ready);
+        "locks and semaphores%s%s",
+        part, 100 * share(w.lock, w.busy), lock_words(l, &file), ready);
   } else if (waits_for_cpu && own) {
     add(l, "oversubscription", fetch_ns, at_most(bound, less(l->total, needed_ns(l))),
         "Run fewer threads: torch.set_num_threads(1) or OMP_NUM_THREADS=1 in workers, or fewer workers.",
@@ -597,10 +611,12 @@ static const char shorten_others_sleep[] =
     "Take the sleep out of what that thread does before it lets go of what is waited for: of a lock (CPython's locks "
     "are semaphores or conditions) shorten the locked part, of a queue or event give the result earlier.";
 
-const char *bottlenecks_wait_remedy(const struct analysis *a, enum opgap_cause cause)
+const char *bottlenecks_wait_remedy(struct analysis *a, enum opgap_cause cause)
 {
   if (cause == OPGAP_CAUSE_SLEEP && a->others_sleep >= 0.5)
     return shorten_others_sleep;
+  if (cause == OPGAP_CAUSE_LOCK && locks_file(a, false).path != NULL)
+    return share_no_file;
   for (size_t i = 0; i < sizeof waits / sizeof *waits; i++)
     if (waits[i].cause == cause)
       return waits[i].remedy;
@@ -676,6 +692,7 @@ static uint64_t wait_bound(const struct list *l, enum opgap_cause cause)
 static void add_waits(struct list *l, const uint64_t ns[OPGAP_CAUSE_COUNT], const uint64_t bound[OPGAP_CAUSE_COUNT])
 {
   uint64_t sleep = (uint64_t)((double)ns[OPGAP_CAUSE_SLEEP] * others_share(l, OPGAP_CAUSE_SLEEP));
+  struct lock_use file = locks_file(l->a, false);
   for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
     const struct wait_kind *w = &waits[i];
     uint64_t told = w->cause == OPGAP_CAUSE_STARTUP ? l->a->loader_making_ns
@@ -683,9 +700,11 @@ static void add_waits(struct list *l, const uint64_t ns[OPGAP_CAUSE_COUNT], cons
                                                     : 0;
     /* what of the bound the rest of the waits can win */
     uint64_t most = w->cause == OPGAP_CAUSE_SLEEP ? less(bound[w->cause], sleep) : bound[w->cause];
-    add(l, w->kind, less(ns[w->cause], told), most, w->remedy, "%s %s for %.1f %% of step time",
+    bool on_file = w->cause == OPGAP_CAUSE_LOCK && file.path != NULL;
+    add(l, w->kind, less(ns[w->cause], told), most, on_file ? share_no_file : w->remedy,
+        "%s %s for %.1f %% of step time%s",
         w->cause == OPGAP_CAUSE_ALLOCATION ? subject(l, OPGAP_CAUSE_ALLOCATION) : "The main thread", w->what,
-        percent(l, less(ns[w->cause], told)));
+        percent(l, less(ns[w->cause], told)), on_file ? lock_words(l, &file) : "");
   }
   add(l, "other_thread_sleep", sleep, less(bound[OPGAP_CAUSE_SLEEP], less(ns[OPGAP_CAUSE_SLEEP], sleep)),
       shorten_others_sleep,

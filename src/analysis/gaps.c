@@ -66,7 +66,7 @@ static void name_communication(struct analysis *a, struct causes *causes)
 static void explain_short_wait(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
   struct causes causes; /* large, and nothing of its rows is read before it is written */
-  causes.count = causes.lock_depth = 0;
+  causes.count = causes.lock_depth = causes.file_lock = 0;
   causes.data_loading = false;
   blame_thread(a, t, t, r->start_ns, r->end_ns, &causes);
   name_communication(a, &causes);
@@ -168,9 +168,10 @@ static void add_sum(struct gap_table *table, const struct cause_row *row, int si
 {
   struct cause_key key = sum_key(row->key);
   if (table->rows.count >= CAUSE_LIMIT)
-    key.name = key.thread = 0;
+    key.name = key.file_lock = key.thread = 0;
   uint64_t packed = (uint64_t)key.cause << 56 | (uint64_t)key.doing << 48 | (key.thread & 0xffffff) << 24;
-  uint32_t *index = opgap_map_put(&table->index, packed | (key.process & 0xffffff), key.name);
+  uint32_t *index =
+      opgap_map_put(&table->index, packed | (key.process & 0xffffff), (uint64_t)key.file_lock << 32 | key.name);
   if (*index == 0) {
     VEC_PUSH(&table->rows)->key = key;
     *index = (uint32_t)table->rows.count;

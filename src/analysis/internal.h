@@ -8,8 +8,9 @@
  *
  * Bounds: per thread RING_LIMIT calls and ops of history, RING_LEAST where all together fill HISTORY_BYTES;
  * SHARED_LIMIT outermost ops, intervals and waits of processes without steps; per process OBJECT_LIMIT objects with
- * their last edges; PENDING_LIMIT gaps waiting to be explained; GPU_WINDOW launches and activities; CAUSE_LIMIT and
- * FILE_LIMIT rows, after which details are summed without their name.
+ * their last edges; the last FILE_TENURES of FILE_LOCK_LIMIT files that were locked; PENDING_LIMIT gaps waiting to be
+ * explained; GPU_WINDOW launches and activities; CAUSE_LIMIT and FILE_LIMIT rows, after which details are summed
+ * without their name.
  *
  * Names: a `gid` is an id in analysis.strings, the same for all processes; a name id of a record is valid in its
  * process only.
@@ -59,6 +60,7 @@ enum verb {
   VERB_CHILD,
   VERB_WAKE, /* signal, broadcast, post, unlock */
   VERB_MAP,
+  VERB_FILE_LOCK, /* flock, lockf, fcntl */
   VERB_ALLOC,
   VERB_FREE,
   VERB_COPY,
@@ -86,6 +88,14 @@ enum name_flag {
 
 #define TIMED_OUT 110u /* ETIMEDOUT, the status of a call with a time limit */
 
+/* What a call locks a file for, in flock's terms. */
+#define FILE_LOCK_SHARES 1u  /* LOCK_SH */
+#define FILE_LOCK_TRIES 4u   /* LOCK_NB: it does not wait */
+#define FILE_LOCK_UNLOCKS 8u /* LOCK_UN */
+/* The status of a try whose lock is held: EAGAIN, EACCES. */
+#define HELD_AGAIN 11u
+#define HELD_ACCESS 13u
+
 /* Does a call only look for a file, or hold it: open, close, stat, map? */
 static inline bool verb_looks_up(enum verb verb)
 {
@@ -105,9 +115,11 @@ struct past_call {
   uint64_t start, end, object; /* object: gid when named, else an address */
   uint64_t woken;              /* when the thread `waker` ended this wait on an address */
   uint32_t waker;              /* + 1; 0: not known */
+  uint32_t file_lock; /* gid of the file whose lock it waits for, by itself or as the pause between tries; 0: none */
   uint16_t event;
   uint8_t depth;
   bool named;
+  bool shared;    /* with file_lock: others may share it */
   bool blocks;    /* the thread may have slept in it */
   bool timed_out; /* its time was over, and nothing had come: if nobody was seen to end it, it was a sleep */
 };
@@ -199,11 +211,28 @@ struct thread {
   uint64_t messages;  /* read from it: each begins with a read of its length, 4 bytes */
   uint32_t first_op;  /* gid of the first op: 0 before it */
   uint64_t first_op_ns, op_ns, blocked_ns;
+  struct {
+    uint32_t path;             /* gid; 0: none */
+    uint64_t since, waited_ns; /* end of the latest try; between its tries so far */
+    bool shared;
+  } refused; /* a lock on a file that it tried to take, and somebody had */
 };
 
 struct edge {
   uint64_t start, end;
   uint32_t thread; /* index into analysis.threads */
+};
+/* A lock on a file, as one thread had it. */
+struct tenure {
+  uint64_t taken, released; /* taken 0: before its process was recorded; released UINT64_MAX: it still has it */
+  uint32_t thread;
+  bool shared;
+};
+#define FILE_TENURES 64u
+#define FILE_LOCK_LIMIT 4096u
+struct file_lock { /* the last ones, a ring */
+  struct tenure at[FILE_TENURES];
+  uint32_t next;
 };
 #define OBJECT_EDGES 8u /* asked when the wait's record comes */
 #define PIPE_EDGES 64u  /* asked SETTLE_NS later: the write may end after the read that it woke */
@@ -423,6 +452,7 @@ struct file_row {
 struct lock_row {
   uint32_t process;
   uint64_t object;
+  uint32_t path; /* gid of the locked file; 0: a lock in memory */
   uint32_t call;
   uint64_t waits, ns, longest;
   uint32_t threads;
@@ -446,6 +476,8 @@ enum doing {
   DOING_OP,       /* inside an op: name */
   DOING_CODE,     /* its own code, outside ops */
   DOING_WAIT,     /* blocked in a call (name) that nobody was seen to end */
+  DOING_HELD,     /* blocked until the lock on a file came, by whom it was held is not known */
+  DOING_RETRY,    /* asleep between two tries, while nobody was seen to have the lock on the file */
   DOING_HANDOVER, /* between the wake-up and the return of the wait, of a lock or condition: it may be held */
   DOING_WAKING,   /* the same of other waits: no CPU */
   DOING_SLEEP,
@@ -465,9 +497,10 @@ enum doing {
 };
 struct cause_key {
   uint8_t cause, doing;
-  uint32_t process; /* UINT32_MAX: the gap's own process */
-  uint32_t thread;  /* thread + 1 when it is not the main thread of that process; 0 otherwise */
-  uint32_t name;    /* gid of an op or a call */
+  uint32_t process;   /* UINT32_MAX: the gap's own process */
+  uint32_t thread;    /* thread + 1 when it is not the main thread of that process; 0 otherwise */
+  uint32_t name;      /* gid of an op or a call */
+  uint32_t file_lock; /* gid of the file whose lock's holder did it; 0: none */
 };
 /* Is it what another thread did than the main thread of the gap's process? */
 static inline bool cause_of_others(const struct cause_key *key)
@@ -489,6 +522,7 @@ struct causes {
   unsigned count;
   bool data_loading;   /* inside __next__: all is data loading */
   unsigned lock_depth; /* > 0: what the holder of a lock did; all is that lock */
+  uint32_t file_lock;  /* of these the innermost that is on a file: gid; 0: none */
 };
 
 struct gap {
@@ -574,11 +608,13 @@ struct analysis {
   VEC(struct lock_row) locks;
   struct op_stacks lock_stacks; /* row: of locks */
   struct opgap_map lock_index, lock_threads;
-  struct opgap_map pipe_writers;  /* (pipe, process) -> writes */
-  struct opgap_map window_writes; /* the same, of the window alone */
-  struct opgap_map next_pipes;    /* (pipe, process) that a __next__ of process reads */
-  struct opgap_map pipe_readers;  /* (pipe, process) */
-  struct edge_table pipes;        /* writes, by gid */
+  VEC(struct file_lock) file_locks;
+  struct opgap_map file_lock_index; /* (path, 0) -> file_locks + 1 */
+  struct opgap_map pipe_writers;    /* (pipe, process) -> writes */
+  struct opgap_map window_writes;   /* the same, of the window alone */
+  struct opgap_map next_pipes;      /* (pipe, process) that a __next__ of process reads */
+  struct opgap_map pipe_readers;    /* (pipe, process) */
+  struct edge_table pipes;          /* writes, by gid */
   VEC(struct gap) pending;
   struct settled settled;
   struct gap_table *thread_gaps;           /* by process: gaps of its main thread */
@@ -714,6 +750,17 @@ const char *files_verb(enum verb verb);
 
 /* locks.c */
 void locks_add(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
+/* The call on the lock of a file that timeline_call has just seen. */
+void locks_add_file(struct analysis *a, struct thread *t, const struct hook *hook);
+/* A pause between two tries; `more`: not the first one, waited_ns: all of them so far. */
+void locks_add_pause(struct analysis *a, struct thread *t, const struct hook *hook, const struct past_call *pause,
+                     bool more, uint64_t waited_ns);
+/* The file whose lock most of the waits of these processes for locks were for, if that is at least half of them. */
+struct lock_use {
+  const char *path;   /* NULL: there is none */
+  const char *holder; /* "": not known */
+};
+struct lock_use locks_file(struct analysis *a, bool workers); /* of the process with the steps, or of workers */
 void locks_module(struct analysis *a, unsigned process, const struct opgap_record *r);
 /* The stack of what thread t has just recorded. */
 void locks_stack(struct analysis *a, const struct thread *t, const struct opgap_record *r);
@@ -807,6 +854,10 @@ uint64_t timeline_writes(const struct analysis *a, uint32_t pipe); /* so far */
 bool timeline_came_last(const struct analysis *a, const struct thread *t, const struct past_call *call);
 /* Who ended the wait `call` of thread t: fills *edge, or returns false. */
 bool timeline_waker(struct analysis *a, const struct thread *t, const struct past_call *call, struct edge *edge);
+/* Of the threads that had the lock on a file in [start, end) while t waited for it by `call`, the last one; released:
+ * no later than `end`. */
+bool timeline_file_holder(const struct analysis *a, const struct thread *t, const struct past_call *call,
+                          uint64_t start, uint64_t end, struct tenure *tenure);
 void timeline_free(struct thread *t);
 void timeline_free_edges(struct edge_table *table);
 
@@ -814,6 +865,8 @@ void timeline_free_edges(struct edge_table *table);
 /* ns: its time without calls inside it; flags: of the name of its object, which is `name`. */
 void threads_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
                   uint64_t ns, uint32_t name, uint32_t flags);
+/* A pause of t that was told as a sleep or poll was a wait for the lock on a file. */
+void threads_pause_for_lock(struct thread *t, enum verb verb, uint64_t ns);
 void threads_begin(struct analysis *a, struct thread *t, uint64_t at); /* its totals are 0 there */
 void threads_sample(struct analysis *a, unsigned process, const struct opgap_record *r);
 struct thread *threads_of_tid(struct analysis *a, unsigned process, uint64_t tid); /* NULL: unknown */
@@ -846,7 +899,7 @@ void loader_finish(struct analysis *a);
 void bottlenecks_finish(struct analysis *a);
 /* Against waits of the main thread for a cause, of files: for those that are written.  NULL: there is none. */
 extern const char opgap_open_less[], opgap_write_less[]; /* remedies */
-const char *bottlenecks_wait_remedy(const struct analysis *a, enum opgap_cause cause);
+const char *bottlenecks_wait_remedy(struct analysis *a, enum opgap_cause cause);
 /* Against code between ops that takes more than the ops. */
 const char *bottlenecks_python_remedy(const struct analysis *a);
 

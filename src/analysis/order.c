@@ -76,7 +76,8 @@ int order_locks(const void *left, const void *right)
   const struct opgap_sum_lock *l = left, *r = right;
   int order = larger_first(l->wait_ns, r->wait_ns);
   order = order ? order : by_number(l->pid, r->pid);
-  return order ? order : smaller_first(l->object, r->object);
+  order = order ? order : smaller_first(l->object, r->object);
+  return order ? order : strcmp(l->symbol, r->symbol); /* locks on files have no address */
 }
 
 int order_kernels(const void *left, const void *right)

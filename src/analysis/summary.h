@@ -158,7 +158,8 @@ struct opgap_sum_lock {
   int32_t pid;
   const char *call; /* what waited for it */
   uint64_t object;
-  const char *symbol; /* "NAME in FILE", "FILE+0xOFFSET"; "": no static data, or modules were not recorded */
+  const char *symbol; /* "NAME in FILE", "FILE+0xOFFSET"; of a lock on a file its path, object is 0; "": no static data,
+                         or modules were not recorded */
   uint64_t waits, wait_ns, longest_ns;
   uint32_t threads;    /* that waited */
   const char *held_by; /* thread that most of the wait was charged to, "" when unknown */

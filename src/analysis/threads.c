@@ -62,6 +62,7 @@ void threads_call(struct analysis *a, struct thread *t, const struct hook *hook,
   case VERB_MUTEX:
   case VERB_RWLOCK:
   case VERB_SEM:
+  case VERB_FILE_LOCK:
     t->waits.lock += ns;
     break;
   case VERB_SLEEP:
@@ -97,6 +98,14 @@ void threads_call(struct analysis *a, struct thread *t, const struct hook *hook,
     break;
   }
   t->polled_ns = 0;
+}
+
+void threads_pause_for_lock(struct thread *t, enum verb verb, uint64_t ns)
+{
+  uint64_t *told = verb == VERB_SLEEP ? &t->waits.sleep : &t->waits.idle;
+  ns = ns < *told ? ns : *told; /* without calls inside it */
+  *told -= ns;
+  t->waits.lock += ns;
 }
 
 /* How many samples behind an interval may show that what it lacked was only counted later. */

@@ -108,6 +108,129 @@ static bool object_waker(struct analysis *a, const struct thread *t, const struc
   return edges != NULL && latest_edge(edges, (uint32_t)(t - a->threads), call->start, call->end, edge);
 }
 
+/* ---- locks on files ---- */
+
+static struct file_lock *file_lock_of(const struct analysis *a, uint32_t path)
+{
+  uint32_t index = opgap_map_get(&a->file_lock_index, path, 0);
+  return index ? &a->file_locks.at[index - 1] : NULL;
+}
+
+static void add_tenure(struct analysis *a, uint32_t path, struct tenure tenure)
+{
+  struct file_lock *lock = file_lock_of(a, path);
+  if (lock == NULL && a->file_locks.count >= FILE_LOCK_LIMIT) {
+    opgap_map_clear(&a->file_lock_index);
+    a->file_locks.count = 0;
+  }
+  if (lock == NULL) {
+    lock = VEC_PUSH(&a->file_locks);
+    *opgap_map_put(&a->file_lock_index, path, 0) = (uint32_t)a->file_locks.count;
+  }
+  lock->at[lock->next++ % FILE_TENURES] = tenure;
+}
+
+/* The latest lock that thread t has, or, as another thread may let it go, its process. */
+static struct tenure *held_by(const struct analysis *a, const struct thread *t, uint32_t path)
+{
+  struct file_lock *lock = file_lock_of(a, path);
+  struct tenure *found = NULL;
+  for (unsigned i = 0; lock != NULL && i < FILE_TENURES; i++) {
+    struct tenure *tenure = &lock->at[(lock->next + i) % FILE_TENURES];
+    const struct thread *other = &a->threads[tenure->thread];
+    if (tenure->released != UINT64_MAX || other->process != t->process)
+      continue;
+    if (found == NULL || found->thread != t - a->threads || other == t)
+      found = tenure;
+  }
+  return found;
+}
+
+bool timeline_file_holder(const struct analysis *a, const struct thread *t, const struct past_call *call,
+                          uint64_t start, uint64_t end, struct tenure *found)
+{
+  const struct file_lock *lock = file_lock_of(a, call->file_lock);
+  bool any = false;
+  for (unsigned i = 0; lock != NULL && i < FILE_TENURES; i++) {
+    struct tenure tenure = lock->at[i];
+    const struct thread *other = &a->threads[tenure.thread];
+    const struct process *p = &a->processes[other->process];
+    if (tenure.released == 0 || other == t || (tenure.shared && call->shared) ||
+        !analysis_same_host(p, &a->processes[t->process]))
+      continue;
+    if (tenure.released == UINT64_MAX) /* the kernel lets it go when its process ends */
+      tenure.released = p->info->end_ns;
+    if (tenure.taken >= end || tenure.released <= start)
+      continue;
+    if (tenure.released > end)
+      tenure.released = end;
+    if (!any || tenure.released > found->released ||
+        (tenure.released == found->released && tenure.taken > found->taken))
+      *found = tenure;
+    any = true;
+  }
+  return any;
+}
+
+/* A pause of a thread that tries again behind it (filelock: LOCK_NB, close, sleep) is a wait for the lock. */
+static void mark_pauses(struct analysis *a, struct thread *t, const struct hook *hook)
+{
+  const struct process *p = &a->processes[t->process];
+  for (size_t i = t->calls.count; i-- > 0 && RING_AT(&t->calls, i)->end > t->refused.since;) {
+    struct past_call *call = RING_AT(&t->calls, i);
+    uint8_t verb = p->hooks[call->event].verb;
+    /* select(0, NULL, NULL, NULL, &time), as Python slept before 3.11 */
+    bool pause = verb == VERB_SLEEP || (verb == VERB_POLL && (call->timed_out || call->object == 0));
+    if (!pause || call->start < t->refused.since || call->file_lock != 0)
+      continue;
+    bool more = t->refused.waited_ns > 0;
+    call->file_lock = t->refused.path;
+    call->shared = t->refused.shared;
+    t->refused.waited_ns += call->end - call->start;
+    if (!analysis_in_window(a, call->end))
+      continue;
+    threads_pause_for_lock(t, (enum verb)verb, call->end - call->start);
+    locks_add_pause(a, t, hook, call, more, t->refused.waited_ns);
+  }
+}
+
+static void file_lock_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
+                           uint32_t path)
+{
+  bool unlocks = r->field[1] & FILE_LOCK_UNLOCKS, tries = r->field[1] & FILE_LOCK_TRIES;
+  bool again = t->refused.path == path && !unlocks;
+  if (again)
+    mark_pauses(a, t, hook);
+  if (tries && (r->status == HELD_AGAIN || r->status == HELD_ACCESS)) {
+    t->refused.waited_ns = again ? t->refused.waited_ns : 0;
+    t->refused.path = path;
+    t->refused.shared = r->field[1] & FILE_LOCK_SHARES;
+    t->refused.since = r->end_ns;
+  } else {
+    t->refused.path = 0;
+  }
+  if (r->status != 0 || r->field[1] == 0)
+    return;
+  struct tenure *held = held_by(a, t, path);
+  if (unlocks && held != NULL)
+    held->released = r->start_ns;
+  else if (unlocks)
+    add_tenure(a, path, (struct tenure){.released = r->start_ns, .thread = (uint32_t)(t - a->threads)});
+  else if (held == NULL || held->thread != t - a->threads)
+    add_tenure(a, path,
+               (struct tenure){r->end_ns, UINT64_MAX, (uint32_t)(t - a->threads), r->field[1] & FILE_LOCK_SHARES});
+}
+
+/* A lock goes with its descriptor. */
+static void file_closed(const struct analysis *a, const struct thread *t, const struct opgap_record *r, uint32_t path)
+{
+  struct tenure *held = held_by(a, t, path);
+  if (held != NULL)
+    held->released = r->start_ns;
+}
+
+/* ---- calls ---- */
+
 /* Sockets may be polled for what is to be sent; and a condition of Python's may be its GIL, which is taken by timed
  * waits one after the other (gaps.c), of a length that sys.setswitchinterval sets.  A lock whose time was over was
  * held. */
@@ -140,6 +263,10 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
   }
   if (flags & NAME_PIPE && hook->verb == VERB_READ)
     *opgap_map_put(&a->pipe_readers, object, t->process) = 1;
+  if (named && hook->verb == VERB_FILE_LOCK)
+    file_lock_call(a, t, hook, r, (uint32_t)object);
+  else if (flags & NAME_FILE && hook->verb == VERB_CLOSE && a->file_locks.count > 0)
+    file_closed(a, t, r, (uint32_t)object);
   if (r->start_ns == r->end_ns)
     return;
   struct past_call *past = RING_PUSH(a, &t->calls);
@@ -151,6 +278,11 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
                              .named = named,
                              .blocks = hooks_block(hook->flags, (enum verb)hook->verb, flags & NAME_FILE)};
   past->timed_out = timed_out(p, hook, r);
+  if (named && hook->verb == VERB_FILE_LOCK && r->field[1] != 0 &&
+      !(r->field[1] & (FILE_LOCK_TRIES | FILE_LOCK_UNLOCKS))) {
+    past->file_lock = (uint32_t)object;
+    past->shared = r->field[1] & FILE_LOCK_SHARES;
+  }
   struct edge edge = {0};
   if (!named && hook->flags & OPGAP_EVENT_BLOCKING && object_waker(a, t, past, &edge)) {
     past->waker = edge.thread + 1;

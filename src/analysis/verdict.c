@@ -274,10 +274,12 @@ static void remedies_wait(struct draft *d, enum opgap_cause cause)
 
 static void evidence_wait(struct draft *d, enum opgap_cause cause, double wait, uint64_t total)
 {
-  evidence(d,
-           opgap_pool_printf(
-               d->a->pool, "The main thread waited outside ops for %.1f %% of step time, most of it (%.1f %%): %s.",
-               100 * wait, 100 * share(d->a->summary->breakdown.other_wait_ns[cause], total), wait_name(d->a, cause)));
+  const char *path = cause == OPGAP_CAUSE_LOCK ? locks_file(d->a, false).path : NULL;
+  evidence(
+      d, opgap_pool_printf(d->a->pool,
+                           "The main thread waited outside ops for %.1f %% of step time, most of it (%.1f %%): %s%s%s.",
+                           100 * wait, 100 * share(d->a->summary->breakdown.other_wait_ns[cause], total),
+                           wait_name(d->a, cause), path ? " on " : "", path ? path : ""));
 }
 
 /* One part of a list of shares; parts that would read 0.0 % are left out. */

@@ -256,6 +256,33 @@ OPGAP_EXPORT int dup3(int fd, int to, int flags)
   return copy;
 }
 
+static bool sets_lock(int command)
+{
+  return command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK || command == F_OFD_SETLKW;
+}
+
+/* In flock's terms; the kernel has read the lock, unless it failed with another error than these. */
+static unsigned lock_operation(int command, const struct flock *lock, int error)
+{
+  unsigned waits = command == F_SETLKW || command == F_OFD_SETLKW ? 0 : LOCK_NB;
+  if (error != 0 && error != EAGAIN && error != EACCES && error != EDEADLK && error != EINTR)
+    return 0;
+  return lock->l_type == F_UNLCK ? LOCK_UN : (lock->l_type == F_RDLCK ? LOCK_SH : LOCK_EX) | waits;
+}
+
+OPGAP_COLD int set_lock(int (*real)(int, int, ...), int fd, int command, void *argument)
+{
+  struct opgap_thread *thread = OPGAP_ENTER(io);
+  if (thread == NULL)
+    return real(fd, command, argument);
+  uint32_t name = opgap_fd_name(fd);
+  uint64_t start = opgap_call_begin(thread, OPGAP_HOOK_ID_fcntl, name);
+  int result = real(fd, command, argument);
+  int error = result < 0 ? errno : 0;
+  opgap_hook_end(thread, OPGAP_HOOK_ID_fcntl, start, name, lock_operation(command, argument, error), (uint32_t)error);
+  return result;
+}
+
 /* Every command takes nothing, an int or a pointer: a pointer-sized argument passes them all on. */
 #define FCNTL_HOOK(name)                                                                                               \
   OPGAP_EXPORT int name(int fd, int command, ...)                                                                      \
@@ -265,6 +292,8 @@ OPGAP_EXPORT int dup3(int fd, int to, int flags)
     void *argument = va_arg(list, void *);                                                                             \
     va_end(list);                                                                                                      \
     NEED(name)                                                                                                         \
+    if (opgap_unlikely(sets_lock(command)))                                                                            \
+      return set_lock(opgap_real.name, fd, command, argument);                                                         \
     int result = opgap_real.name(fd, command, argument);                                                               \
     if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)                                                              \
       opgap_fd_copy(fd, result);                                                                                       \
@@ -272,6 +301,7 @@ OPGAP_EXPORT int dup3(int fd, int to, int flags)
   }
 FCNTL_HOOK(fcntl)
 FCNTL_HOOK(fcntl64)
+FCNTL_HOOK(__fcntl)
 
 /* ---- new descriptors ---- */
 

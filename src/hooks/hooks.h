@@ -30,6 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/select.h>
@@ -165,6 +166,11 @@ uint32_t opgap_selected_name(int limit, const fd_set *readers, const fd_set *wri
 #define OPGAP_POLLED(fds, count) opgap_polled_name(fds, count, result)
 #define OPGAP_SELECTED(limit, readers, writers) opgap_selected_name(limit, readers, writers, result)
 #define OPGAP_BYTES ((int64_t)result > 0 ? (uint64_t)result : 0)
+/* lockf's command in flock's terms */
+static inline unsigned opgap_lockf_operation(int command)
+{
+  return command == F_ULOCK ? LOCK_UN : command == F_LOCK ? LOCK_EX : command == F_TLOCK ? LOCK_EX | LOCK_NB : 0;
+}
 #define OPGAP_LENGTH(string) ((string) ? strlen(string) : 0)
 /* read after the call, which has tested the pointer */
 #define OPGAP_TIMESPEC(t)                                                                                              \

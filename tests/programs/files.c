@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
@@ -30,8 +31,9 @@ ssize_t __pread64_chk(int, void *, size_t, off64_t, size_t);
 int __open_2(const char *, int);
 char *__fgets_chk(char *, size_t, int, FILE *);
 size_t __fread_chk(void *, size_t, size_t, size_t, FILE *);
+int __fcntl(int, int, ...);
 
-/* open 5 (1 fails), write 1 = 1000, read 4 = 1000, 1 fails */
+/* open 5 (2 fail), write 1 = 1000, read 4 = 1000, 1 fails */
 static void reading(void)
 {
   errno = 77;
@@ -136,6 +138,37 @@ static void copies(void)
   close(ends[1]);
 }
 
+/* flock 3 (1 fails) = 2 + 6 + 8, lockf 4 = 2 + 0 + 6 + 8, fcntl 7 (2 fail) = 2 + 5 + 8 + 6 + 8; its other commands are
+ * not recorded.  open 2 */
+static void locks(void)
+{
+  int fd = open("a", O_RDWR), other = open("a", O_RDWR);
+  CHECK(flock(fd, LOCK_EX) == 0);
+  CHECK(flock(other, LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK);
+  CHECK(flock(fd, LOCK_UN) == 0);
+  CHECK(lockf(fd, F_LOCK, 10) == 0 && lockf(fd, F_TEST, 10) == 0 && lockf64(fd, F_TLOCK, 20) == 0 &&
+        lockf(fd, F_ULOCK, 0) == 0);
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10};
+  CHECK(fcntl(fd, F_SETLKW, &lock) == 0);
+  lock.l_type = F_RDLCK;
+  CHECK(fcntl(fd, F_SETLK, &lock) == 0);
+  lock.l_type = F_UNLCK;
+  CHECK(fcntl64(fd, F_SETLK, &lock) == 0);
+  lock.l_type = F_WRLCK;
+  CHECK(fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK);
+  lock.l_type = F_WRLCK;
+  lock.l_pid = 0;
+  CHECK(fcntl(fd, F_OFD_SETLK, &lock) == 0);
+  lock.l_type = F_UNLCK;
+  CHECK(__fcntl(fd, F_OFD_SETLKW, &lock) == 0);
+  CHECK(fcntl(fd, F_SETLK, (void *)8) == -1 && errno == EFAULT);
+  CHECK(fcntl(-1, F_SETLKW, NULL) == -1 && errno == EBADF);
+  CHECK(fcntl(fd, F_GETFD) == 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 && fcntl(fd, F_GETFD) == FD_CLOEXEC);
+  CHECK((fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR);
+  close(other);
+  close(fd);
+}
+
 int main(int count, char **arguments)
 {
   if (count > 1 && arguments[1][0] == '0')
@@ -148,6 +181,7 @@ int main(int count, char **arguments)
   streams();
   folders();
   copies();
+  locks();
   unlink("a");
   unlink("b");
   unlink("c");

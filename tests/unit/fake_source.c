@@ -54,6 +54,7 @@ static const struct opgap_event hooks[] = {
     {FAKE_MMAP, OPGAP_SPAN, 2, 1 | 16, "mmap", "io", "errno", FIELDS},
     {FAKE_CLOSE, OPGAP_SPAN, 2, 1 | 2 | 16, "close", "io", "errno", FIELDS},
     {FAKE_STAT, OPGAP_SPAN, 2, 1 | 2 | 16, "stat", "io", "errno", FIELDS},
+    {FAKE_FLOCK, OPGAP_SPAN, 2, 1 | 2 | 16, "flock", "io", "errno", FIELDS},
 };
 
 void fake_reset(void)

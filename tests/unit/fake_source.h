@@ -27,6 +27,7 @@ enum fake_hook {
   FAKE_MMAP,
   FAKE_CLOSE,
   FAKE_STAT,
+  FAKE_FLOCK,
   FAKE_HOOK_END
 };
 

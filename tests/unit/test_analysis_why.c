@@ -789,7 +789,7 @@ static uint64_t batch_us(uint64_t i)
 struct worker_plan {
   unsigned first, every, until;
   uint64_t start_us, startup_us, busy_us;
-  enum { COMPUTES, READS, OPENS, SLEEPS, WAITS_FOR_A_LOCK, ASKS_A_SERVER, RUNS_A_CHILD } work;
+  enum { COMPUTES, READS, OPENS, SLEEPS, WAITS_FOR_A_LOCK, LOCKS_A_FILE, ASKS_A_SERVER, RUNS_A_CHILD } work;
   uint64_t wait_us; /* of busy_us for a lock; 0: all */
 };
 
@@ -815,6 +815,10 @@ static void make_worker(int pid, const struct worker_plan *plan)
     if (plan->work == WAITS_FOR_A_LOCK)
       fake_call(w, main_thread, 0, FAKE_SEM_WAIT, start, plan->wait_us ? start + plan->wait_us : done - 100, 0x5e, 0,
                 0);
+    if (plan->work == LOCKS_A_FILE) {
+      fake_file_call(w, main_thread, 0, FAKE_FLOCK, start, done - 100, "/d/cache.lock", 2);
+      fake_file_call(w, main_thread, 0, FAKE_FLOCK, done - 50, done - 49, "/d/cache.lock", 8);
+    }
     if (plan->work == ASKS_A_SERVER) { /* by an event loop, then by a poll and a read that waits, too */
       fake_file_call(w, main_thread, 0, FAKE_POLL, start, start + 4000, "", 1);
       fake_file_call(w, main_thread, 0, FAKE_READ, start + 4000, start + 4010, "socket:[77]", 4);
@@ -1041,15 +1045,24 @@ END_TEST
 
 START_TEST(test_dataset_lock)
 {
-  struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 150000, WAITS_FOR_A_LOCK, 0};
-  make_worker(200, &plan);
-  plan.first = 1;
-  make_worker(201, &plan);
-  fetch_all();
-  struct opgap_summary *s = fake_analyse(NULL);
-  assert_loader(s, "dataset_lock");
-  assert_remedies(s, "Take the lock out of the dataset: give each worker its own file handle or connection.", false);
-  opgap_summary_free(s);
+  for (int file = 0; file < 2; file++) {
+    setup();
+    struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 150000, file ? LOCKS_A_FILE : WAITS_FOR_A_LOCK, 0};
+    make_worker(200, &plan);
+    plan.first = 1;
+    make_worker(201, &plan);
+    fetch_all();
+    struct opgap_summary *s = fake_analyse(NULL);
+    assert_loader(s, "dataset_lock");
+    bool named = strstr(bottleneck(s, "dataset_lock")->text, "; most of it for the lock on /d/cache.lock, held by ");
+    ck_assert_int_eq(named, file);
+    assert_remedies(s,
+                    file ? "Hold the lock on the file for less time, or let nobody wait for it in the step: fill the "
+                           "cache that it guards once, before the ranks or workers start, or give each its own."
+                         : "Take the lock out of the dataset: give each worker its own file handle or connection.",
+                    false);
+    opgap_summary_free(s);
+  }
 }
 END_TEST
 
