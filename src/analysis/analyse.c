@@ -314,6 +314,7 @@ static void add_life(struct analysis *a, struct thread *t, const struct opgap_re
     break;
   case OPGAP_EV_CGROUP:
     p->throttled_ns = r->field[2];
+    p->cpu_limit = r->field[3];
     break;
   case OPGAP_EV_OVERHEAD:
     memcpy(p->overhead, r->field, sizeof p->overhead);

@@ -20,21 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* CPU time during the steps counted. */
-struct cpu_use {
-  /* Of all threads, from samples: running; running, or runnable without a CPU; and what they would have run for if each
-   * had found a free CPU whenever it wanted one. */
-  uint64_t ran_ns, runnable_ns;
-  double alone_ns;
-  uint64_t others_ns; /* running, of all but the main thread of the steps; no less than it was */
-  uint64_t queued_ns; /* that thread's waits for a CPU; no less */
-  uint64_t span_ns;   /* from the first of these steps to the end of the last */
-  /* Running, of the main threads that the steps are made by, whoever else runs; no more than it was: of the steps'
-   * process, and of DataLoader workers.  Not of processes with teams: these may have spun. */
-  uint64_t main_ns, workers_ns;
-  unsigned cpus; /* that the run may use, or used; 0: not known */
-};
-
 struct list {
   struct analysis *a;
   const struct opgap_summary *s;
@@ -42,6 +27,7 @@ struct list {
   uint64_t work;  /* the main thread's time in no wait */
   struct around around;
   struct cpu_use use;
+  unsigned free; /* cpus_free */
   VEC(struct opgap_sum_bottleneck) rows;
 };
 
@@ -93,11 +79,6 @@ static const char *setting(const struct opgap_summary *s, const char *key)
   return value ? value : "";
 }
 
-static unsigned cores(const struct list *l)
-{
-  return (unsigned)strtoul(setting(l->s, "cores"), NULL, 10);
-}
-
 /* DataLoader(in_order=False) is there from PyTorch 2.6 on; of some builds the version is not known. */
 static const char *out_of_order(const struct list *l)
 {
@@ -106,80 +87,6 @@ static const char *out_of_order(const struct list *l)
   if (sscanf(torch, "%u.%u", &major, &minor) != 2)
     return ", or, with PyTorch 2.6 or newer, fetch out of order (in_order=False).";
   return major > 2 || (major == 2 && minor >= 6) ? ", or fetch out of order (in_order=False)." : ".";
-}
-
-/* Of all processes: each may be held to some of the CPUs. */
-static unsigned most_cores(const struct analysis *a)
-{
-  unsigned most = 0;
-  for (unsigned i = 0; i < a->process_count; i++) {
-    const char *text = a->source->info(a->source->context, i, "cores");
-    unsigned n = text ? (unsigned)strtoul(text, NULL, 10) : 0;
-    most = n > most ? n : most;
-  }
-  return most;
-}
-
-static void add_needed(struct analysis *a, unsigned thread, uint64_t start, uint64_t end, struct cpu_use *use)
-{
-  const struct thread *t = &a->threads[thread];
-  const struct process *p = &a->processes[t->process];
-  bool trainer = thread == a->processes[steps_process(a)].main_thread;
-  if ((trainer || (p->role == OPGAP_ROLE_WORKER && thread == p->main_thread)) && !threads_has_team(a, t, start, end))
-    *(trainer ? &use->main_ns : &use->workers_ns) += threads_ran_at_least(t, start, end);
-}
-
-static struct cpu_use cpu_use(struct analysis *a)
-{
-  struct cpu_use use = {0};
-  uint64_t start, end;
-  if (!steps_counted(a, &start, &end))
-    return use;
-  unsigned main_thread = a->processes[steps_process(a)].main_thread;
-  use.span_ns = end - start;
-  for (unsigned i = 0; i < a->thread_count; i++) {
-    struct thread *t = &a->threads[i];
-    const struct past_sample *from, *to;
-    struct off_cpu off;
-    const struct process *p = &a->processes[t->process];
-    if (!p->included || p->info->streams[t->stream].kind != OPGAP_STREAM_THREAD)
-      continue;
-    if (i == main_thread)
-      use.queued_ns = threads_queued_at_most(a, t, start, end);
-    else
-      use.others_ns += threads_ran_at_most(a, t, start, end);
-    add_needed(a, i, start, end, &use);
-    if (!timeline_samples_around(t, start, end, &from, &to))
-      continue;
-    /* Samples that lie much farther apart than the steps took, as the first that are kept do (--keep), tell of other
-     * times. */
-    if (to->end - from->end > 2 * use.span_ns)
-      continue;
-    /* what it runs for between its waits for CPUs, and for others of its team that wait for one, whoever had these
-     * meanwhile */
-    struct team_wait team = {0};
-    if (threads_off_cpu(a, t, from->end, to->end, &off))
-      team = threads_team_wait(a, t, from->end, to->end, less(off.outside, off.faults));
-    use.ran_ns += to->run - from->run;
-    use.runnable_ns += to->run - from->run + to->queue - from->queue;
-    use.alone_ns += share(to->run - from->run, less(to->end - from->end, to->queue - from->queue + team.queue)) *
-                    (double)(to->end - from->end);
-  }
-  unsigned used = (unsigned)((use.ran_ns + use.span_ns - 1) / use.span_ns);
-  use.cpus = most_cores(a);
-  use.cpus = use.cpus > 0 && used > use.cpus ? used : use.cpus;
-  return use;
-}
-
-/* How many CPUs all threads together wanted on average during the steps counted; 0: not sampled.  Those that had most
- * of the CPUs kept each other waiting: how many were runnable at a time.  Else it was others that kept them waiting,
- * and what counts is what each ran for between its waits for a CPU (less than it wanted, if it waited for one of
- * these). */
-static double wanted(const struct list *l)
-{
-  double alone = l->use.span_ns ? l->use.alone_ns / (double)l->use.span_ns : 0;
-  double runnable = share(l->use.runnable_ns, l->use.span_ns);
-  return share(l->use.ran_ns, l->use.span_ns) >= 0.5 * cores(l) && runnable > alone ? runnable : alone;
 }
 
 /* Work of the main thread (its waits for a CPU are part of it) that other threads of the run may have slowed: by
@@ -212,13 +119,6 @@ static uint64_t needed_ns(const struct list *l)
     workers = (uint64_t)((double)workers * share(fetches, batches));
   uint64_t between = less(l->use.span_ns, l->total); /* steps: these CPUs may have been used there */
   return l->use.cpus ? at_most(less((l->use.main_ns + workers) / l->use.cpus, between), l->total) : 0;
-}
-
-/* Whether the run's own threads are more than the CPUs: else it is other programs that it waits for. */
-static bool oversubscribed(const struct list *l)
-{
-  unsigned have = cores(l);
-  return have > 0 && wanted(l) > 1.2 * have;
 }
 
 /* Names the file that explains at least half of `whole`, if there is one. */
@@ -360,6 +260,42 @@ static const char *called_from(const struct list *l, const struct opgap_sum_load
 
 #define CROWDED 0.3 /* of the workers' busy time, waiting for a CPU; chosen on tests/scenarios (docs/VERDICT.md) */
 
+/* What the workers' busy time went to: waits that need no CPU, and computing. */
+static uint64_t latency_of(const struct workers *w)
+{
+  return w->file + w->lock + w->sleep + w->network;
+}
+
+static uint64_t computing_of(const struct workers *w)
+{
+  return less(w->busy, latency_of(w) + w->queue);
+}
+
+static bool wait_for_cpus(const struct workers *w)
+{
+  return w->queue > latency_of(w) && share(w->queue, w->busy) >= CROWDED;
+}
+
+/* How many workers may be advised instead of `n`: while no CPU is free none more, of such as mostly wait four times the
+ * CPUs, of such as compute one for each CPU but the training process's. */
+static unsigned most_workers(const struct list *l, unsigned n, bool mostly_wait)
+{
+  unsigned have = l->use.have, left = l->free;
+  if (left == 0)
+    return n;
+  if (mostly_wait)
+    return 4 * have;
+  unsigned most = have > 0 ? have - 1 : 0;
+  return left != CPUS_UNKNOWN && n + left < most ? n + left : most;
+}
+
+/* Batches that take too long to make, where more CPUs are no way out. */
+static const char *cheaper_batches(const struct opgap_summary *s)
+{
+  return s->has_gpu ? "Prepare the data once ahead of training, use a faster decoder, or augment on the GPU."
+                    : "Prepare the data once ahead of training, or use a faster decoder.";
+}
+
 /* The main thread's waits, outside of __next__, for DataLoader workers to start. */
 static bool awaits_worker(const struct analysis *a, const struct cause_key *key)
 {
@@ -383,11 +319,11 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
   const struct opgap_sum_loader *loader = &l->s->loader;
   struct workers w = sum_workers(l->s);
   uint64_t bound = fetch_ns + l->around.refill_ns[OPGAP_CAUSE_DATA_LOADING] + l->s->breakdown.queue_ns;
-  unsigned n = loader->workers, cpus = cores(l);
+  unsigned n = loader->workers;
   uint64_t making = l->s->has_gpu ? 0 : chosen_waits(l, OPGAP_CAUSE_STARTUP, awaits_worker);
   double part = percent(l, fetch_ns), startup = share(loader->startup_wait_ns + making, loader->await_ns + making);
-  uint64_t latency = w.file + w.lock + w.sleep + w.network, compute = less(w.busy, latency + w.queue);
-  bool waits_for_cpu = w.queue > latency && share(w.queue, w.busy) >= CROWDED, own = oversubscribed(l);
+  uint64_t compute = computing_of(&w);
+  bool waits_for_cpu = wait_for_cpus(&w), own = cpus_oversubscribed(&l->use);
   l->a->loader_starved = waits_for_cpu && !own ? share(w.queue, w.busy) : 0;
   /* more workers do not get the CPUs that others have: how many there must be is told by what a batch takes with one */
   double batch = share(w.busy, w.batches),
@@ -439,7 +375,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "for "
         "a CPU%s",
         part, 100 * share(w.queue, w.busy), ready);
-  } else if (needed > n && needed <= (latency > compute ? 4 * cpus : less(cpus, 1))) {
+  } else if (needed > n && needed <= most_workers(l, n, latency_of(&w) > compute)) {
     add(l, "too_few_workers", fetch_ns, bound,
         opgap_pool_printf(l->a->pool, "Use %u workers: num_workers=%u.", needed, needed),
         "Waiting for the DataLoader takes %.1f %% of step time: a batch takes a worker %.1f ms, a step without the "
@@ -467,8 +403,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "Waiting for the DataLoader takes %.1f %% of step time; its workers sleep for %.1f %% of their busy time%s",
         part, 100 * share(w.sleep, w.busy), ready);
   } else {
-    add(l, "slow_decode", fetch_ns, bound,
-        "Prepare the data once ahead of training, use a faster decoder, or augment on the GPU.",
+    add(l, "slow_decode", fetch_ns, bound, cheaper_batches(l->s),
         "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s compute (decode, augment, collate%s) "
         "for %.1f %% of their busy time, %.1f ms a batch%s",
         part, n, n == 1 ? "" : "s", 2 * w.child > compute ? "; mostly in child processes" : "",
@@ -531,6 +466,21 @@ static bool sleeps(const struct analysis *a, const struct cause_key *key)
   return key->doing == DOING_SLEEP && !cause_of_others(key);
 }
 
+static const char let_workers[] = "Let worker processes make the batches: num_workers=2 or more.";
+
+/* Workers for a training process that makes its batches itself: two, or as many as the CPUs that are free and the one
+ * that it uses for its batches now are enough for. */
+static const char *own_batches_remedy(const struct list *l, uint64_t fetch_ns, bool mostly_waits)
+{
+  if (l->free == 0)
+    return mostly_waits
+               ? "Let worker processes make the batches (num_workers): these mostly wait, which takes no CPU."
+               : opgap_pool_printf(l->a->pool, "No CPU is free for worker processes, so make a batch cheaper: %s",
+                                   cheaper_batches(l->s));
+  unsigned n = l->free == CPUS_UNKNOWN ? 2 : (unsigned)(l->free + share(fetch_ns, l->total) + 0.5);
+  return n >= 2 ? let_workers : "Let a worker process make the batches: num_workers=1.";
+}
+
 /* The training process makes its batches itself. */
 static void add_no_workers(struct list *l, uint64_t fetch_ns)
 {
@@ -539,12 +489,15 @@ static void add_no_workers(struct list *l, uint64_t fetch_ns)
            making = l->s->has_gpu ? p->step_next_ns : fetch_ns, /* with a GPU fetch_ns is what of it that idles */
       asleep = at_most(chosen_waits(l, OPGAP_CAUSE_DATA_LOADING, sleeps), making);
   l->a->loader_sleeps = share(asleep, making) >= 0.5;
+  struct file_use file = files_most(l->a, FILES_OF_FETCHES);
+  bool mostly_waits = share(asleep + at_most(file.ns, making), making) >= 0.5;
+  l->a->own_batches_remedy = own_batches_remedy(l, fetch_ns, mostly_waits);
   const char *of_it = l->a->loader_sleeps ? opgap_pool_printf(l->a->pool, "; for %.1f %% of that its dataset sleeps",
                                                               100 * share(asleep, making))
                                           : file_words(l, FILES_OF_FETCHES, p->step_next_ns);
   add(l, "no_workers", fetch_ns, bound,
-      l->a->loader_sleeps ? SLEEP_OUT " Then: let worker processes make the batches: num_workers=2 or more."
-                          : "Let worker processes make the batches: num_workers=2 or more.",
+      l->a->loader_sleeps ? opgap_pool_printf(l->a->pool, SLEEP_OUT " Then: %s", l->a->own_batches_remedy)
+                          : l->a->own_batches_remedy,
       "The training process makes its batches itself (num_workers=0) for %.1f %% of step time; nothing else happens "
       "meanwhile%s",
       percent(l, fetch_ns), of_it);
@@ -565,7 +518,7 @@ static void add_loading(struct list *l, uint64_t fetch_ns)
       l->a->loader_kind = row->kind;
       l->a->loader_remedy = row->remedy;
       if (l->a->loader_starved > 0) {
-        l->a->loader_cpus = FREE_CPUS " Until then, no more workers than CPUs are free.";
+        l->a->loader_cpus = FREE_CPUS " Until then, more workers only wait for a CPU, too.";
         row->remedy = opgap_pool_printf(l->a->pool, "%s Then: %s", l->a->loader_cpus, row->remedy);
       }
     }
@@ -744,8 +697,8 @@ static const char *mapped_words(const struct list *l)
  * many threads, or others use them. */
 static void add_no_cpu(struct list *l, uint64_t queue, uint64_t throttled, uint64_t bound)
 {
-  double cpus = wanted(l);
-  unsigned have = cores(l);
+  double cpus = cpus_wanted(&l->use);
+  unsigned have = l->use.have;
   uint64_t needed = needed_ns(l);
   const char *least =
       percent(l, needed) < 1
@@ -756,7 +709,7 @@ static void add_no_cpu(struct list *l, uint64_t queue, uint64_t throttled, uint6
       "The CPU limit of its cgroup stops the main thread, or threads that it waits for, for ~%.1f %% of step time",
       percent(l, throttled));
   bound = at_most(bound, less(l->total, needed));
-  if (oversubscribed(l))
+  if (cpus_oversubscribed(&l->use))
     add(l, "oversubscription", queue, bound,
         "Run fewer threads: torch.set_num_threads or OMP_NUM_THREADS, in workers 1; or fewer workers.",
         "The main thread, or a thread that it waits for, has no free CPU for ~%.1f %% of step time: all threads "
@@ -922,7 +875,9 @@ static void add_cpu_work(struct list *l)
         (double)mean / 1e3);
   else
     add(l, "compute", in_ops, OPGAP_UNKNOWN,
-        "The ops are the work itself: lower precision, torch.compile(model), all CPU cores, a faster device.",
+        l->free == 0
+            ? "The ops are the work itself: lower precision, torch.compile(model), a faster device."
+            : "The ops are the work itself: lower precision, torch.compile(model), all CPU cores, a faster device.",
         "Framework ops take %.1f %% of step time, %.1f us each%s", ops_part, (double)mean / 1e3, ops_on_cpu);
   add(l, mean > 0 ? "python" : "own_code", code, mean > 0 ? code_bound : OPGAP_UNKNOWN,
       mean > 0 ? (code_part > ops_part ? bottlenecks_python_remedy(l->a) : PYTHON_OUT ".")
@@ -1059,6 +1014,18 @@ static void add_cpu(struct list *l)
   add_cpu_work(l);
 }
 
+#define STARVED 0.1 /* of step time without a CPU: then all of them are taken for as much of it */
+
+/* Are threads of the run kept waiting for CPUs, so that more of them would be, too? */
+static bool starved(const struct list *l)
+{
+  const struct opgap_sum_breakdown *b = &l->s->breakdown;
+  struct workers w = sum_workers(l->s);
+  uint64_t without = b->queue_ns + b->throttled_ns + b->wait_ns[OPGAP_CAUSE_THROTTLED] +
+                     chosen_waits(l, OPGAP_CAUSE_RUN_QUEUE, awaits_queued);
+  return share(without, l->total) >= STARVED || wait_for_cpus(&w);
+}
+
 static int largest_first(const void *left, const void *right)
 {
   const struct opgap_sum_bottleneck *l = left, *r = right;
@@ -1072,13 +1039,17 @@ void bottlenecks_finish(struct analysis *a)
   for (int c = 0; c < OPGAP_CLASS_COUNT; c++)
     l.total += l.s->breakdown.class_ns[c];
   v->step_ns = l.total;
+  a->cpus_free = CPUS_UNKNOWN;
+  a->own_batches_remedy = let_workers;
   if (l.total == 0)
     return;
   l.work = l.total;
   for (int c = 0; c < OPGAP_CAUSE_COUNT; c++)
     l.work = less(l.work, l.s->breakdown.wait_ns[c]);
-  l.use = cpu_use(a);
+  l.use = cpus_used(a);
   l.around = breakdown_around(a, steps_process(a), l.s->steps.skipped);
+  l.free = a->cpus_free = cpus_free(&l.use, starved(&l));
+  a->cpus_have = l.use.have;
   a->others_sleep = others_share(&l, OPGAP_CAUSE_SLEEP);
   if (l.s->has_gpu && l.s->gpu_count > 0)
     add_gpu(&l);

@@ -22,6 +22,8 @@
 #include "analysis/live.h"
 #include "analysis/pool.h"
 
+#include <limits.h>
+
 #define SETTLE_NS 200000000ull
 #define RING_LIMIT 16384u
 #define RING_LEAST 4096u
@@ -366,6 +368,7 @@ struct process {
   struct opgap_map pthreads;               /* (low half of the pthread_t, 0) -> thread + 1 */
   struct opgap_map tids;                   /* (tid, 0) -> thread + 1, the latest */
   uint64_t throttled_ns;                   /* of its cgroup, newest sample */
+  uint64_t cpu_limit;                      /* likewise, in thousandths of a CPU; 0: none, or not known */
   uint32_t mapped;                         /* gid of the file of which most was mapped at a time; 0: none */
   uint64_t mapped_bytes, mapped_all_bytes; /* of it; of all mappings of files */
   uint64_t gil[4];                         /* condition variables that look like the GIL's */
@@ -581,8 +584,11 @@ struct analysis {
    * wait for CPUs that other programs use, which part of their busy time and what to do (0, NULL: they do not). */
   const char *loader_kind, *loader_remedy, *loader_cpus;
   double loader_starved;
-  /* Likewise, of a DataLoader without workers: the dataset sleeps for most of the time that its batches take. */
+  /* Likewise, of a DataLoader without workers: the dataset sleeps for most of the time that its batches take; and what
+   * its batches need first of all. */
   bool loader_sleeps;
+  const char *own_batches_remedy;
+  unsigned cpus_have, cpus_free; /* cpus.c: in the steps counted */
   /* Worker processes whose batches were fetched, and how many of them it takes where each loader keeps its own. */
   unsigned workers_made, workers_kept;
   uint64_t loader_making_ns; /* the main thread's waits for workers to start outside of __next__, told with these */
@@ -895,6 +901,32 @@ void loader_stack(struct analysis *a, struct thread *t, const struct opgap_recor
 void loader_finish(struct analysis *a);
 
 #define SLEEP_OUT "Take the sleep out of the dataset."
+/* cpus.c: CPU time during the steps counted */
+struct cpu_use {
+  /* Of all threads, from samples: running; running, or runnable without a CPU; and what they would have run for if each
+   * had found a free CPU whenever it wanted one. */
+  uint64_t ran_ns, runnable_ns;
+  double alone_ns;
+  uint64_t others_ns; /* running, of all but the main thread of the steps; no less than it was */
+  uint64_t queued_ns; /* that thread's waits for a CPU; no less */
+  uint64_t span_ns;   /* from the first of these steps to the end of the last */
+  /* Running, of the main threads that the steps are made by, whoever else runs; no more than it was: of the steps'
+   * process, and of DataLoader workers.  Not of processes with teams: these may have spun. */
+  uint64_t main_ns, workers_ns;
+  unsigned cpus; /* that the run may use, or used; 0: not known */
+  unsigned have; /* that the process of the steps may use: its affinity, and its cgroup's limit; 0: not known */
+};
+struct cpu_use cpus_used(struct analysis *a);
+/* How many CPUs all threads together wanted on average; 0: not sampled.  Those that had most of the CPUs kept each
+ * other waiting: how many were runnable at a time.  Else it was others that kept them waiting, and what counts is what
+ * each ran for between its waits for a CPU (less than it wanted, if it waited for one of these). */
+double cpus_wanted(const struct cpu_use *use);
+/* Whether the run's own threads are more than the CPUs: else it is other programs that it waits for. */
+bool cpus_oversubscribed(const struct cpu_use *use);
+/* How many more threads would have found a CPU, to the nearest; 0: none, CPUS_UNKNOWN: not sampled.  starved: threads
+ * of the run were kept waiting for CPUs, whoever had them. */
+#define CPUS_UNKNOWN UINT_MAX
+unsigned cpus_free(const struct cpu_use *use, bool starved);
 /* bottlenecks.c: also sets loader_kind and what follows it, which verdict_finish reads */
 void bottlenecks_finish(struct analysis *a);
 /* Against waits of the main thread for a cause, of files: for those that are written.  NULL: there is none. */

@@ -132,6 +132,17 @@ static uint64_t detail_total(const struct opgap_summary *s, const char *word)
   return sum;
 }
 
+/* More threads of work: only while CPUs are free for them. */
+static void remedy_workers(struct draft *d, unsigned workers)
+{
+  unsigned left = d->a->cpus_free;
+  if (left == CPUS_UNKNOWN)
+    remedy(d, opgap_pool_printf(d->a->pool, "Raise DataLoader(num_workers) above %u if CPU cores are free.", workers));
+  else if (left > 0)
+    remedy(d, opgap_pool_printf(d->a->pool, "Raise DataLoader(num_workers) above %u: ~%u of %u CPUs %s free.", workers,
+                                left, d->a->cpus_have, left == 1 ? "is" : "are"));
+}
+
 /* What the bottlenecks say of the workers is told from their own busy time: no second opinion from the causes of gaps.
  * More workers may hide what takes them long, but not what they do to each other. */
 static void remedies_workers(struct draft *d, unsigned workers)
@@ -144,7 +155,7 @@ static void remedies_workers(struct draft *d, unsigned workers)
     return;
   if (strcmp(kind, "worker_sleep") == 0 || strcmp(kind, "slow_read") == 0 || strcmp(kind, "slow_network") == 0 ||
       strcmp(kind, "slow_decode") == 0)
-    remedy(d, opgap_pool_printf(d->a->pool, "Raise DataLoader(num_workers) above %u if CPU cores are free.", workers));
+    remedy_workers(d, workers);
 }
 
 /* Without such a bottleneck: from what the main thread waited for. */
@@ -161,10 +172,10 @@ static void remedies_loading(struct draft *d, unsigned workers)
   bool mostly = workers > 0 || 2 * decoding >= inside;
   if (d->a->loader_sleeps)
     remedy(d, SLEEP_OUT);
-  if (workers == 0)
-    remedy(d, "Load batches in other processes: DataLoader(num_workers=2 or more); now the training process does it.");
+  if (workers > 0)
+    remedy_workers(d, workers);
   else
-    remedy(d, opgap_pool_printf(d->a->pool, "Raise DataLoader(num_workers) above %u if CPU cores are free.", workers));
+    remedy(d, d->a->own_batches_remedy);
   if (reading > decoding && 2 * lookups > reading)
     remedy(d, opgap_open_less);
   else if (reading > decoding && reading > 0)
@@ -172,9 +183,11 @@ static void remedies_loading(struct draft *d, unsigned workers)
            "Most of that time goes to files: read fewer, larger files (packed shards), or keep them on a faster disk "
            "or in memory.");
   else if (decoding > 0 && mostly)
-    remedy(d,
-           "Most of that time goes to decoding and augmenting: prepare the data once ahead of training, use a faster "
-           "decoder, or augment on the GPU.");
+    remedy(d, s->has_gpu
+                  ? "Most of that time goes to decoding and augmenting: prepare the data once ahead of training, "
+                    "use a faster decoder, or augment on the GPU."
+                  : "Most of that time goes to decoding and augmenting: prepare the data once ahead of training, "
+                    "or use a faster decoder.");
 }
 
 static void remedies_data_loading(struct draft *d)
@@ -184,7 +197,7 @@ static void remedies_data_loading(struct draft *d)
   uint64_t inside = s->breakdown.class_ns[OPGAP_CLASS_DATALOADER];
   uint64_t files = s->breakdown.other_wait_ns[OPGAP_CAUSE_FILE_IO]; /* outside of the DataLoader */
   if (files > inside) {
-    remedy(d, "Read ahead of the step: let a DataLoader with num_workers=2 or more do it, or write in the background.");
+    remedy(d, "Read ahead of the step: let a DataLoader with workers do it, or write in the background.");
     struct file_times times = files_times(d->a, FILES_STEPS);
     remedy(d, files_mostly_looked_up(&times)
                   ? opgap_open_less
@@ -242,7 +255,14 @@ static void remedies_dispatch(struct draft *d, bool python)
 
 static void remedies_compute(struct draft *d)
 {
-  remedy(d, "Use all CPU cores for ops: check OMP_NUM_THREADS and torch.set_num_threads.");
+  unsigned left = d->a->cpus_free;
+  if (left == CPUS_UNKNOWN)
+    remedy(d, "Use all CPU cores for ops: check OMP_NUM_THREADS and torch.set_num_threads.");
+  else if (left > 0)
+    remedy(d, opgap_pool_printf(d->a->pool,
+                                "Use for ops the CPUs that are free, ~%u of %u: OMP_NUM_THREADS, "
+                                "torch.set_num_threads.",
+                                left, d->a->cpus_have));
   remedy(d, "Lower precision (bfloat16 on CPUs that have it) and torch.compile(model).");
   remedy(d, "The ops are the work itself: a faster device, or a smaller model, is the next step.");
 }
@@ -683,7 +703,7 @@ static void judge_waits(struct draft *d)
   }
   d->v->bound_by = OPGAP_BOUND_DATA_LOADING;
   d->v->confidence = "low";
-  remedy(d, "Prepare data further ahead: more loader threads or processes, a longer queue.");
+  remedy(d, "Prepare data further ahead: a longer queue, or more loader threads or processes if CPUs are free.");
   remedy(d, files_mostly_looked_up(&times) ? opgap_open_less
                                            : "Read fewer, larger files, or keep them on a faster disk or in memory.");
 }

@@ -5,6 +5,8 @@
 #include "record/internal.h"
 #include "record/raw.h"
 
+#define STAT "cpu.stat"
+
 /* Whether the comma-separated list [at, end) holds "cpu". */
 static bool lists_cpu(const char *at, const char *end)
 {
@@ -37,8 +39,16 @@ static bool stat_file(const char *line, const char *end, char *path, size_t size
   for (const char *c = group + 1; c < end; c++)
     *text.at++ = *c;
   *text.at = '\0';
-  opgap_text_string(&text, "/cpu.stat");
+  opgap_text_string(&text, "/" STAT);
   return true;
+}
+
+static uint64_t number_at(const char *digit)
+{
+  uint64_t value = 0;
+  for (; *digit >= '0' && *digit <= '9'; digit++)
+    value = value * 10 + (uint64_t)(*digit - '0');
+  return value;
 }
 
 static uint64_t value_of(const char *text, const char *key)
@@ -48,15 +58,43 @@ static uint64_t value_of(const char *text, const char *key)
     line += *line == '\n';
     if (strncmp(line, key, length) != 0 || line[length] != ' ')
       continue;
-    uint64_t value = 0;
-    for (const char *digit = line + length + 1; *digit >= '0' && *digit <= '9'; digit++)
-      value = value * 10 + (uint64_t)(*digit - '0');
-    return value;
+    return number_at(line + length + 1);
   }
   return 0;
 }
 
-bool opgap_cgroup_sample(uint64_t fields[3])
+/* Another file of the group whose statistics stand in `stat`; its text, "" if there is none. */
+static void slurp_beside(const char *stat, const char *name, char *text, size_t size)
+{
+  char path[1024];
+  size_t folder = strlen(stat) - (sizeof STAT - 1);
+  memcpy(path, stat, folder);
+  path[folder] = '\0';
+  struct opgap_text rest = {path + folder, path + sizeof path - 1};
+  opgap_text_string(&rest, name);
+  if (opgap_raw_slurp(path, text, size) == 0)
+    text[0] = '\0';
+}
+
+/* In thousandths of a CPU; 0: none.  Version 2: "150000 100000", or "max 100000"; version 1 has a file for each, the
+ * quota -1 for none. */
+static uint64_t limit_beside(const char *stat)
+{
+  char text[64];
+  slurp_beside(stat, "cpu.max", text, sizeof text);
+  uint64_t quota = number_at(text);
+  const char *blank = strchr(text, ' ');
+  uint64_t period = blank ? number_at(blank + 1) : 0;
+  if (text[0] == '\0') {
+    slurp_beside(stat, "cpu.cfs_quota_us", text, sizeof text);
+    quota = number_at(text);
+    slurp_beside(stat, "cpu.cfs_period_us", text, sizeof text);
+    period = number_at(text);
+  }
+  return period ? quota * 1000 / period : 0;
+}
+
+bool opgap_cgroup_sample(uint64_t fields[4])
 {
   static char path[1024]; /* found once: consumer only, and the same in a forked child */
   char text[2048];
@@ -77,5 +115,8 @@ bool opgap_cgroup_sample(uint64_t fields[3])
   fields[0] = value_of(text, "nr_periods");
   fields[1] = value_of(text, "nr_throttled");
   fields[2] = value_of(text, "throttled_time") + value_of(text, "throttled_usec") * 1000;
-  return fields[0] > 0;
+  if (fields[0] == 0)
+    return false;
+  fields[3] = limit_beside(path);
+  return true;
 }

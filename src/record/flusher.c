@@ -377,9 +377,9 @@ static void sample_memory(struct opgap_cell *cell)
 
 static void sample_cgroup(struct opgap_cell *cell)
 {
-  uint64_t fields[3];
+  uint64_t fields[4];
   if (opgap_cgroup_sample(fields))
-    sample(cell, OPGAP_EV_CGROUP, 0, fields, 3);
+    sample(cell, OPGAP_EV_CGROUP, 0, fields, 4);
 }
 
 static void sample_scheduler(struct opgap_cell *cell)

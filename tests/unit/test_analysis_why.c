@@ -984,7 +984,7 @@ START_TEST(test_slow_decode)
   fetch_all();
   struct opgap_summary *s = fake_analyse(NULL);
   assert_loader(s, "slow_decode");
-  assert_remedies(s, "Prepare the data once ahead of training, use a faster decoder, or augment on the GPU.", true);
+  assert_remedies(s, "Prepare the data once ahead of training, or use a faster decoder.", true);
   opgap_summary_free(s);
 }
 END_TEST
@@ -1411,6 +1411,72 @@ static void sample_all(unsigned process, uint32_t tid, uint64_t from_ms, const s
   }
 }
 
+/* Three workers would keep up, but the main thread has no CPU for 20 of 100 ms, or its cgroup may use one: no number of
+ * workers is told, nor that there should be more. */
+START_TEST(test_no_more_workers_than_cpus)
+{
+  static const struct {
+    struct rates main_thread;
+    uint64_t limit; /* of the cgroup, in thousandths of a CPU */
+    bool more;
+  } runs[] = {{{10, 2, 0}, 0, true}, {{10, 20, 0}, 0, false}, {{10, 2, 0}, 1000, false}, {{10, 2, 0}, 1001, true}};
+  for (size_t k = 0; k < sizeof runs / sizeof *runs; k++) {
+    setup();
+    struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 20000, READS, 0};
+    make_worker(200, &plan);
+    sample_all(p, 100, 100, &runs[k].main_thread);
+    unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+    fake_record(
+        p, stream,
+        (struct opgap_record){
+            .event = OPGAP_EV_CGROUP, .start_ns = 100 * MS, .end_ns = 100 * MS, .field = {1, 0, 0, runs[k].limit}});
+    fetch_all();
+    struct opgap_summary *s = fake_analyse(NULL);
+    if (runs[k].more) {
+      assert_first(s, "too_few_workers");
+      ck_assert_str_eq(bottleneck(s, "too_few_workers")->remedy, "Use 3 workers: num_workers=3.");
+    } else {
+      assert_first(s, "slow_read");
+      ck_assert_str_eq(bottleneck(s, "slow_read")->remedy,
+                       "Read fewer, larger files (shards), or keep them on a faster disk or in memory.");
+      for (size_t i = 0; i < s->verdict.remedy_count; i++)
+        ck_assert_ptr_null(strstr(s->verdict.remedies[i], "num_workers"));
+    }
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
+/* The first of two CPUs is used for ops: the second is offered, unless it is taken. */
+START_TEST(test_cpus_for_ops)
+{
+  static const struct {
+    struct rates main_thread;
+    const char *remedy, *last;
+  } runs[] = {{{98, 1, 0},
+               "Use for ops the CPUs that are free, ~1 of 2: OMP_NUM_THREADS, torch.set_num_threads.",
+               "The ops are the work itself: lower precision, torch.compile(model), all CPU cores, a faster device."},
+              {{88, 11, 0},
+               "Lower precision (bfloat16 on CPUs that have it) and torch.compile(model).",
+               "The ops are the work itself: lower precision, torch.compile(model), a faster device."}};
+  for (size_t k = 0; k < sizeof runs / sizeof *runs; k++) {
+    setup();
+    unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+    for (uint64_t i = 0; i <= STEPS + 1; i++)
+      sample(stream, 100, i, &runs[k].main_thread);
+    for (uint64_t i = 0; i <= STEPS; i++) {
+      fake_op(p, t, 0, 100000 * i + 1000, 100000 * i + 99000, "aten::mm", 0, 0);
+      fake_step(p, t, 100000 * (i + 1));
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_CPU_COMPUTE);
+    ck_assert_str_eq(s->verdict.remedies[0], runs[k].remedy);
+    ck_assert_str_eq(bottleneck(s, "compute")->remedy, runs[k].last);
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
 /* Makes its batches itself for 90 of 100 ms, and has the CPU for a quarter of the time: that is told first, and a wait
  * for a CPU in __next__ may go away as well. */
 START_TEST(test_no_workers_on_a_busy_machine)
@@ -1436,17 +1502,19 @@ START_TEST(test_no_workers_on_a_busy_machine)
   ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_DATA_LOADING);
   ck_assert_str_eq(s->verdict.confidence, "low"); /* 22.5 % of the step */
   ck_assert_str_eq(s->verdict.remedies[0], "Stop other programs on this machine, or reserve CPUs for this one.");
-  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[1], "Load batches in other processes"));
+  ck_assert_str_eq(s->verdict.remedies[1], "No CPU is free for worker processes, so make a batch cheaper: Prepare the "
+                                           "data once ahead of training, or use a faster decoder.");
+  ck_assert_str_eq(bottleneck(s, "no_workers")->remedy, s->verdict.remedies[1]);
   opgap_summary_free(s);
 }
 END_TEST
 
 /* Makes its batches itself for 90 of 100 ms, of which its dataset sleeps for `asleep_ms`.  It has a CPU for 5 ms and
- * waits for one for 10 ms, so that it mostly has none where it does not sleep, but that is not what takes its batches
+ * waits for one for 12 ms, so that it mostly has none where it does not sleep, but that is not what takes its batches
  * long. */
 static struct opgap_summary *sleeping_dataset(uint64_t asleep_ms)
 {
-  struct rates main_thread = {5, 10, 0};
+  struct rates main_thread = {5, 12, 0};
   sample_all(p, 100, 200, &main_thread);
   for (unsigned i = 0; i < STEPS; i++) {
     uint64_t at = batch_us(i);
@@ -1466,11 +1534,13 @@ START_TEST(test_no_workers_and_a_dataset_that_sleeps)
   ck_assert_ptr_nonnull(strstr(bottleneck(s, "no_workers")->text, "; for 94.4 % of that its dataset sleeps"));
   ck_assert_str_eq(
       bottleneck(s, "no_workers")->remedy,
-      "Take the sleep out of the dataset. Then: let worker processes make the batches: num_workers=2 or more.");
+      "Take the sleep out of the dataset. Then: Let worker processes make the batches (num_workers): these "
+      "mostly wait, which takes no CPU.");
   ck_assert_uint_gt(bottleneck(s, "run_queue")->ns, COUNTED * 9 * MS);
   ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_DATA_LOADING);
   ck_assert_str_eq(s->verdict.remedies[0], "Take the sleep out of the dataset.");
-  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[1], "Load batches in other processes"));
+  ck_assert_str_eq(s->verdict.remedies[1],
+                   "Let worker processes make the batches (num_workers): these mostly wait, which takes no CPU.");
   ck_assert_uint_eq(s->verdict.remedy_count, 2);
   opgap_summary_free(s);
 }
@@ -1481,7 +1551,8 @@ START_TEST(test_no_workers_and_a_dataset_that_hardly_sleeps)
   struct opgap_summary *s = sleeping_dataset(44);
   ck_assert_ptr_null(strstr(bottleneck(s, "no_workers")->text, "sleeps"));
   ck_assert_str_eq(bottleneck(s, "no_workers")->remedy,
-                   "Let worker processes make the batches: num_workers=2 or more.");
+                   "No CPU is free for worker processes, so make a batch cheaper: Prepare the data once ahead of "
+                   "training, or use a faster decoder.");
   opgap_summary_free(s);
 }
 END_TEST
@@ -1558,14 +1629,12 @@ START_TEST(test_slow_decode_on_a_busy_machine)
                                " for 22.5 % of their busy time, 18.0 ms a batch; for 77.5 % of their "
                                "busy time the workers wait for a CPU: other"));
   ck_assert_str_eq(bottleneck(s, "slow_decode")->remedy,
-                   "Stop other programs on this machine, or reserve CPUs for this one. Until then, no more workers "
-                   "than CPUs are free. Then: Prepare the data once ahead of training, use a faster decoder, or "
-                   "augment on the GPU.");
+                   "Stop other programs on this machine, or reserve CPUs for this one. Until then, more workers only "
+                   "wait for a CPU, too. Then: Prepare the data once ahead of training, or use a faster decoder.");
   ck_assert_str_eq(s->verdict.confidence, "low"); /* 91 % of step time, 22.5 % of it with a CPU */
   ck_assert_uint_eq(s->verdict.remedy_count, 3);
   ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "Stop other programs on this machine"));
-  ck_assert_str_eq(s->verdict.remedies[1],
-                   "Prepare the data once ahead of training, use a faster decoder, or augment on the GPU.");
+  ck_assert_str_eq(s->verdict.remedies[1], "Prepare the data once ahead of training, or use a faster decoder.");
   opgap_summary_free(s);
 }
 END_TEST
@@ -1594,7 +1663,7 @@ START_TEST(test_remedies_are_told_once)
   for (size_t i = 0; i < s->verdict.remedy_count; i++)
     told += strstr(s->verdict.remedies[i], bottleneck(s, "run_queue")->remedy) != NULL;
   ck_assert_uint_eq(told, 1);
-  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "Until then, no more workers than CPUs are free."));
+  ck_assert_ptr_nonnull(strstr(s->verdict.remedies[0], "Until then, more workers only wait for a CPU, too."));
   opgap_summary_free(s);
 }
 END_TEST
@@ -2539,6 +2608,8 @@ int main(void)
   tcase_add_test(tests, test_team_beside_other_programs);
   tcase_add_test(tests, test_team_imbalance);
   tcase_add_test(tests, test_cgroup_limit);
+  tcase_add_test(tests, test_no_more_workers_than_cpus);
+  tcase_add_test(tests, test_cpus_for_ops);
   tcase_add_test(tests, test_blocked_outside_hooks);
   tcase_add_test(tests, test_late_run_queue);
   tcase_add_test(tests, test_few_faults);
