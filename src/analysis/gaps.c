@@ -103,23 +103,34 @@ void gaps_call(struct analysis *a, struct thread *t, const struct hook *hook, co
   gaps_push(a, gap);
 }
 
-/* Notes the pipes read in [start, end]; returns the last one that is no socket (workers hand over descriptors of
- * shared memory through those), 0 when there is none. */
-static uint32_t mark_pipes(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+/* Notes the pipes read in [start, end], a __next__.  Sockets count for nothing else: workers hand over descriptors of
+ * shared memory through those. */
+static struct next_calls mark_pipes(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
 {
-  uint32_t last = 0;
+  struct next_calls calls = {0};
   for (size_t i = timeline_calls_from(t, start); i < t->calls.count; i++) {
     const struct past_call *call = RING_AT(&t->calls, i);
     if (call->start >= end)
       break;
-    if (call->start >= start && call->named && a->processes[t->process].hooks[call->event].verb == VERB_READ &&
-        analysis_name_flags(a, (uint32_t)call->object) & NAME_PIPE) {
-      *opgap_map_put(&a->next_pipes, call->object, t->process) = 1;
-      if (!(analysis_name_flags(a, (uint32_t)call->object) & NAME_SOCKET))
-        last = (uint32_t)call->object;
-    }
+    if (call->start < start)
+      continue;
+    uint8_t verb = a->processes[t->process].hooks[call->event].verb;
+    if (verb == VERB_CHILD)
+      calls.reaped = true;
+    else if (verb == VERB_SEM || verb == VERB_COND)
+      calls.reaped = false;
+    if (verb != VERB_READ || !call->named || !(analysis_name_flags(a, (uint32_t)call->object) & NAME_PIPE))
+      continue;
+    *opgap_map_put(&a->next_pipes, call->object, t->process) = 1;
+    if (analysis_name_flags(a, (uint32_t)call->object) & NAME_SOCKET)
+      continue;
+    calls.pipe = (uint32_t)call->object;
+    calls.messages += call->message;
+    calls.reaped = false; /* it only looked whether they live, as it does every 5 s */
   }
-  return last;
+  if (calls.pipe != 0 && calls.messages == 0)
+    calls.messages = 1;
+  return calls;
 }
 
 /* The blocking calls of [start, end]: first and last, their longest, their sum. */
@@ -342,12 +353,12 @@ void gaps_next(struct analysis *a, struct thread *t, const struct opgap_record *
 {
   uint32_t thread = (uint32_t)(t - a->threads);
   bool multi = analysis_name_flags(a, name) & NAME_MULTI;
-  uint32_t pipe = mark_pipes(a, t, r->start_ns, r->end_ns);
+  struct next_calls calls = mark_pipes(a, t, r->start_ns, r->end_ns);
   struct wait_span span = {0};
   if (multi && t->watched) {
     span = waits_inside(a, t, r->start_ns, r->end_ns);
     bool waited = span.sum >= a->options.thread_min_gap_ns;
-    loader_fetch(a, t, r, pipe, waited ? span.end - span.start : 0);
+    loader_fetch(a, t, r, calls, waited ? span.end - span.start : 0);
   }
   if (!t->watched || !analysis_in_window(a, r->end_ns))
     return;

@@ -124,6 +124,7 @@ struct past_call {
   bool shared;    /* with file_lock: others may share it */
   bool blocks;    /* the thread may have slept in it */
   bool timed_out; /* its time was over, and nothing had come: if nobody was seen to end it, it was a sleep */
+  bool message;   /* it read the length of one of multiprocessing's messages */
 };
 /* An outermost framework op, or a DataLoader's __next__. */
 struct past_op {
@@ -334,9 +335,12 @@ struct epoch {
   uint64_t count, waited_ns;            /* of its fetches in the window */
 };
 struct fetches {
-  uint32_t pipe;  /* gid of the result pipe; 0: not seen */
-  uint64_t taken; /* of what was sent through it */
-  uint64_t count, ns, waited, waited_ns;
+  uint32_t pipe;                         /* gid of the result pipe; 0: not seen */
+  uint64_t taken;                        /* of what was sent through it */
+  uint64_t left;                         /* messages that were read and no batch was given for yet */
+  uint64_t pin_messages;                 /* that the pin-memory thread had read at the last fetch */
+  bool ended;                            /* the last fetch found the end */
+  uint64_t count, ns, waited, waited_ns; /* count, waited: of fetches that gave a batch */
   VEC(struct depth) depths; /* one a fetch */
   VEC(struct epoch) epochs; /* in the order of their first fetches */
   uint64_t pinned;          /* batches that the pin-memory thread had done, summed over fetches with one */
@@ -893,8 +897,16 @@ uint64_t threads_queued_at_most(const struct analysis *a, const struct thread *t
 void threads_finish(struct analysis *a);
 
 /* loader.c: DataLoader workers, over the whole run */
-/* A __next__ on worker processes: the pipe read in it (0: none), how long it waited (0: its batch was ready). */
-void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t pipe,
+/* A message of Python's multiprocessing is its length in 4 bytes, then as many. */
+#define MESSAGE_HEADER 4u
+/* What a __next__ did with its workers' pipes. */
+struct next_calls {
+  uint32_t pipe;     /* gid of the last one that it read from; 0: none */
+  unsigned messages; /* that it read from pipes; where lengths were not told, 1 for all */
+  bool reaped;       /* it waited for workers' ends, and for no batch any more */
+};
+/* A __next__ on worker processes: how long it waited (0: its batch was ready). */
+void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_record *r, struct next_calls calls,
                   uint64_t waited_ns);
 /* The stack of what thread t has just recorded. */
 void loader_stack(struct analysis *a, struct thread *t, const struct opgap_record *r);

@@ -12,6 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+static uint64_t less(uint64_t from, uint64_t what)
+{
+  return from > what ? from - what : 0;
+}
+
 static size_t epoch_of(struct fetches *f, uint32_t pipe)
 {
   for (size_t i = f->epochs.count; i-- > 0;)
@@ -47,15 +52,58 @@ static void add_pinned(const struct analysis *a, struct process *p, uint64_t wai
   f->pinned += waited_ns > 0 || t->messages <= f->taken ? 0 : t->messages - f->taken;
 }
 
-void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t pipe, uint64_t waited_ns)
+/* Workers that stay tell the start of each epoch but the first with a message each. */
+static uint64_t writers_of(const struct analysis *a, uint32_t pipe)
+{
+  uint64_t count = 0;
+  for (unsigned i = 0; i < a->process_count; i++)
+    count += opgap_map_get(&a->pipe_writers, pipe, i) != 0;
+  return count;
+}
+
+/* Batches that a fetch found, itself or by the pin-memory thread, which also read `starts`. */
+static uint64_t found(struct fetches *f, const struct thread *pin, unsigned read, uint64_t starts)
+{
+  if (pin == NULL || pin->work_pipe != f->pipe + 1)
+    return read;
+  uint64_t before = f->pin_messages + starts;
+  f->pin_messages = pin->messages;
+  return read + less(pin->messages, before);
+}
+
+/* Did this fetch give a batch?  The last one of an epoch finds no message left, or ends the workers, and raises
+ * StopIteration.  One of an IterableDataset whose workers stay passes for a batch: what they tell of their ends are
+ * messages, too. */
+static bool gave_batch(const struct analysis *a, const struct process *p, struct fetches *f, struct next_calls calls)
+{
+  const struct thread *pin = p->pin_thread ? &a->threads[p->pin_thread - 1] : NULL;
+  uint64_t starts = f->ended ? writers_of(a, f->pipe) : 0;
+  f->taken += starts;
+  f->left += found(f, pin, calls.messages, starts);
+  f->ended = f->pipe != 0 && (calls.reaped || f->left == 0);
+  f->left = f->ended || f->left == 0 ? 0 : f->left - 1;
+  return !f->ended;
+}
+
+void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_record *r, struct next_calls calls,
+                  uint64_t waited_ns)
 {
   struct process *p = &a->processes[t->process];
   struct fetches *f = &p->fetches;
+  uint32_t pipe = calls.pipe;
   if (pipe == 0 && p->pin_thread != 0)
     pipe = a->threads[p->pin_thread - 1].work_pipe - 1;
   if (pipe != 0 && pipe != f->pipe) {
     f->pipe = pipe;
-    f->taken = 0;
+    f->taken = f->left = f->pin_messages = 0;
+    f->ended = false;
+  }
+  if (!gave_batch(a, p, f, calls)) {
+    if (f->epochs.count > 0 && f->epochs.at[f->epochs.count - 1].pipe == f->pipe)
+      f->epochs.at[f->epochs.count - 1].last_end_ns = r->end_ns;
+    if (analysis_in_window(a, r->end_ns))
+      f->ns += r->end_ns - r->start_ns;
+    return;
   }
   uint64_t sent = f->pipe ? timeline_writes(a, f->pipe) : 0;
   if (f->pipe)
@@ -80,11 +128,6 @@ static int by_start(const void *left, const void *right)
 {
   const struct opgap_sum_worker *l = left, *r = right;
   return l->start_ns != r->start_ns ? (l->start_ns < r->start_ns ? -1 : 1) : l->pid - r->pid;
-}
-
-static uint64_t less(uint64_t from, uint64_t what)
-{
-  return from > what ? from - what : 0;
 }
 
 static struct thread *main_thread(const struct analysis *a, const struct process *p)

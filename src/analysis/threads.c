@@ -16,9 +16,6 @@ struct thread *threads_of_tid(struct analysis *a, unsigned process, uint64_t tid
   return index ? &a->threads[index - 1] : NULL;
 }
 
-/* A message of Python's multiprocessing is its length in 4 bytes, then as many. */
-#define MESSAGE_HEADER 4u
-
 static void follow_messages(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t pipe)
 {
   if (t->work_pipe == 0 && t->first_poll_ns != 0)

@@ -278,6 +278,7 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
                              .named = named,
                              .blocks = hooks_block(hook->flags, (enum verb)hook->verb, flags & NAME_FILE)};
   past->timed_out = timed_out(p, hook, r);
+  past->message = hook->verb == VERB_READ && r->field[1] == MESSAGE_HEADER;
   if (named && hook->verb == VERB_FILE_LOCK && r->field[1] != 0 &&
       !(r->field[1] & (FILE_LOCK_TRIES | FILE_LOCK_UNLOCKS))) {
     past->file_lock = (uint32_t)object;

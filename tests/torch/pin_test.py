@@ -74,10 +74,11 @@ def main(opgap, python):
     check(pin["busy_ns"] >= EPOCHS * (BATCHES - 1) * PIN_S * 1e9, "less than it was on a CPU")
     check(0 <= pin["ready_batches"] <= loader["ready_batches"] <= 2 * WORKERS + 1, "more batches ready than there are")
     check("pin-memory thread: %d batches" % (EPOCHS * BATCHES) in text, "the report does not tell of it")
+    check(loader["fetches"] == EPOCHS * BATCHES, "not one fetch a batch in all")
     check(len(epochs) == EPOCHS, "not one row an epoch")
     for epoch in epochs:
         check(epoch["workers"] == WORKERS, "workers of another epoch")
-        check(epoch["fetches"] == BATCHES + 1, "the last fetch finds the end")
+        check(epoch["fetches"] == BATCHES, "not one fetch a batch: the last one finds the end")
         check(min(epoch["startup_ns"], epoch["first_batch_ns"]) >= STARTUP_S * 1e9, "its workers slept longer")
         check(epoch["first_wait_ns"] <= epoch["first_batch_ns"], "waited for longer than workers were there")
         check(epoch["first_wait_ns"] <= epoch["wait_ns"], "one wait is more than all")
