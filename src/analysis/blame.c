@@ -163,6 +163,8 @@ static enum doing file_doing(enum verb verb)
     return DOING_STAT;
   case VERB_MAP:
     return DOING_MAP;
+  case VERB_CHANGE:
+    return DOING_CHANGE;
   default:
     return DOING_FILE;
   }
@@ -357,7 +359,10 @@ static void walk_call(struct walk *w, struct thread *t, const struct past_call *
   if (call->file_lock != 0)
     walk_file_lock(w, t, call, hook->verb != VERB_FILE_LOCK, start, end);
   else if (call->named && analysis_name_flags(w->a, (uint32_t)call->object) & NAME_FILE)
-    add(w, t, OPGAP_CAUSE_FILE_IO, file_doing((enum verb)hook->verb), 0, (uint32_t)call->object, end - start);
+    add(w, t, OPGAP_CAUSE_FILE_IO, file_doing((enum verb)hook->verb), hook->verb == VERB_CHANGE ? hook->name : 0,
+        (uint32_t)call->object, end - start);
+  else if (!call->named && hook->verb == VERB_SYNC) /* msync is given no name */
+    add(w, t, OPGAP_CAUSE_FILE_IO, DOING_FSYNC, 0, 0, end - start);
   else if (hook->verb == VERB_ALLOC || hook->verb == VERB_FREE)
     add(w, t, OPGAP_CAUSE_ALLOCATION, DOING_ALLOC, hook->name, 0, end - start);
   else if (!call->blocks && hook->verb != VERB_CUDA)
@@ -534,6 +539,12 @@ static void phrase(struct analysis *a, const struct cause_row *row, char *text, 
   case DOING_FILE:
     phrase_files(a, row, on_files[row->key.doing], " files", text, size);
     break;
+  case DOING_CHANGE: {
+    char call[80];
+    snprintf(call, sizeof call, "%s of", name);
+    phrase_files(a, row, call, " files", text, size);
+    break;
+  }
   case DOING_OP:
     if (name[0])
       snprintf(text, size, "in op %s", name);

@@ -600,7 +600,9 @@ static void add_files(struct list *l, uint64_t ns, uint64_t bound)
   if (files_mostly_written(&times))
     add(l, "file_write", ns, bound, opgap_write_less, "%s is in calls on files for %.1f %% of step time, mostly %s%s",
         who, percent(l, ns),
-        times.write_lookups > times.written ? "opening and closing those that are written" : "writing and syncing",
+        times.write_lookups > times.written ? "opening and closing those that are written"
+        : 2 * times.changed > times.written ? "making, renaming and removing them"
+                                            : "writing and syncing",
         others || times.write_lookups > times.written ? "" : file_words(l, FILES_WRITTEN, times.written));
   else if (files_mostly_looked_up(&times))
     add(l, "file_read", ns, bound, opgap_open_less,

@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of what is made to be kept: data, or the name that it has in the end. */
 static bool is_write(enum verb verb)
 {
-  return verb == VERB_WRITE || verb == VERB_SYNC;
+  return verb == VERB_WRITE || verb == VERB_SYNC || verb == VERB_CHANGE;
 }
 
 const char *files_verb(enum verb verb)
@@ -25,6 +26,8 @@ const char *files_verb(enum verb verb)
     return "sync";
   case VERB_STAT:
     return "stat";
+  case VERB_CHANGE:
+    return "change";
   default:
     return "other";
   }
@@ -131,6 +134,8 @@ struct file_times files_times(const struct analysis *a, enum files_whose whose)
     if (!counts)
       continue;
     bool moves = row->verb == VERB_READ || is_write((enum verb)row->verb);
+    if (row->verb == VERB_CHANGE)
+      times.changed += ns;
     if (is_for_writing(a, row))
       *(moves ? &times.written : &times.write_lookups) += ns;
     else

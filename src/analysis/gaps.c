@@ -634,7 +634,9 @@ static void add_file_times(struct file_times *times, const struct gap_table *tab
     const struct cause_row *row = &table->rows.at[i];
     if (row->key.cause != OPGAP_CAUSE_FILE_IO || (others && !cause_of_others(&row->key)))
       continue;
-    bool writes = row->key.doing == DOING_WRITE || row->key.doing == DOING_FSYNC;
+    bool changes = row->key.doing == DOING_CHANGE;
+    bool writes = row->key.doing == DOING_WRITE || row->key.doing == DOING_FSYNC || changes;
+    times->changed += changes ? row->ns : 0;
     *(writes ? &times->written : row->key.doing == DOING_READ ? &times->read : &times->read_lookups) += row->ns;
   }
 }

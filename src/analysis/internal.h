@@ -62,6 +62,7 @@ enum verb {
   VERB_CHILD,
   VERB_WAKE, /* signal, broadcast, post, unlock */
   VERB_MAP,
+  VERB_CHANGE,    /* which files there are, and how large: rename, unlink, mkdir, truncate, ... */
   VERB_FILE_LOCK, /* flock, lockf, fcntl */
   VERB_ALLOC,
   VERB_FREE,
@@ -479,6 +480,7 @@ enum doing {
   DOING_CLOSE,
   DOING_STAT,
   DOING_MAP,
+  DOING_CHANGE,   /* renaming, removing, making or resizing one: the call is `name` */
   DOING_FILE,     /* other calls on files */
   DOING_OP,       /* inside an op: name */
   DOING_CODE,     /* its own code, outside ops */
@@ -744,6 +746,7 @@ enum files_whose {
 struct file_times {
   uint64_t read, read_lookups; /* in calls that move data, and in the others */
   uint64_t written, write_lookups;
+  uint64_t changed; /* of `written`, in calls that make, rename, remove or resize a file */
 };
 struct file_times files_times(const struct analysis *a, enum files_whose whose);
 static inline bool files_mostly_written(const struct file_times *times)

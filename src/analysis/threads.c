@@ -86,6 +86,7 @@ void threads_call(struct analysis *a, struct thread *t, const struct hook *hook,
   case VERB_SYNC:
   case VERB_STAT:
   case VERB_MAP:
+  case VERB_CHANGE:
     if (flags & NAME_PIPE)
       add_pipe(t, hook, ns, name, flags);
     else

@@ -59,6 +59,8 @@ WRAP(ssize_t, pread, (int fd, void *buffer, size_t size, off_t offset), (fd, buf
 WRAP(ssize_t, pwrite, (int fd, const void *buffer, size_t size, off_t offset), (fd, buffer, size, offset))
 WRAP(int, fstat, (int fd, struct stat *st), (fd, st))
 WRAP(int, fsync, (int fd), (fd))
+WRAP(int, ftruncate, (int fd, off_t length), (fd, length))
+WRAP(int, unlink, (const char *path), (path))
 WRAP(void *, mmap, (void *address, size_t length, int protection, int flags, int fd, off_t offset),
      (address, length, protection, flags, fd, offset))
 WRAP(DIR *, opendir, (const char *path), (path))

@@ -55,6 +55,9 @@ static const struct opgap_event hooks[] = {
     {FAKE_CLOSE, OPGAP_SPAN, 2, 1 | 2 | 16, "close", "io", "errno", FIELDS},
     {FAKE_STAT, OPGAP_SPAN, 2, 1 | 2 | 16, "stat", "io", "errno", FIELDS},
     {FAKE_FLOCK, OPGAP_SPAN, 2, 1 | 2 | 16, "flock", "io", "errno", FIELDS},
+    {FAKE_RENAME, OPGAP_SPAN, 2, 1 | 2 | 16, "rename", "io", "errno", FIELDS},
+    {FAKE_UNLINK, OPGAP_SPAN, 2, 1 | 2 | 16, "unlink", "io", "errno", FIELDS},
+    {FAKE_MSYNC, OPGAP_SPAN, 2, 1 | 2, "msync", "io", "errno", FIELDS},
 };
 
 void fake_reset(void)

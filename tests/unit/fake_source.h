@@ -28,6 +28,9 @@ enum fake_hook {
   FAKE_CLOSE,
   FAKE_STAT,
   FAKE_FLOCK,
+  FAKE_RENAME,
+  FAKE_UNLINK,
+  FAKE_MSYNC,
   FAKE_HOOK_END
 };
 

@@ -329,6 +329,33 @@ START_TEST(test_calls_on_files_block)
 }
 END_TEST
 
+/* Calls on names are on files, too; msync is on one that is not known. */
+START_TEST(test_calls_that_change_files)
+{
+  fake_file_call(p, t, 0, FAKE_RENAME, 1000, 4000, "/d/model", 0);
+  fake_file_call(p, t, 0, FAKE_UNLINK, 5000, 7000, "/d/old", 0);
+  fake_call(p, t, 0, FAKE_MSYNC, 8000, 9500, 0x7000, 4096, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  static const char *const details[] = {"rename of /d/model", "unlink of /d/old", "syncing files"};
+  static const char *const sums[] = {"rename of files", "unlink of files", "syncing files"};
+  for (size_t i = 0; i < 3; i++) {
+    uint64_t ns = (3000 - 1000 * i + (i == 2 ? 500 : 0)) * US;
+    ck_assert_uint_eq(s->gaps.threads[i].cause_count, 1);
+    ck_assert_int_eq(s->gaps.threads[i].causes[0].cause, OPGAP_CAUSE_FILE_IO);
+    ck_assert_str_eq(s->gaps.threads[i].causes[0].detail, details[i]);
+    ck_assert_uint_eq(s->gaps.threads[i].causes[0].ns, ns);
+    ck_assert_uint_eq(cause_ns(s->gaps.thread_by_cause, s->gaps.thread_cause_count, OPGAP_CAUSE_FILE_IO, sums[i]), ns);
+  }
+  ck_assert_uint_eq(s->threads[0].file_ns, 6500 * US);
+  ck_assert_uint_eq(s->file_count, 2);
+  ck_assert_str_eq(s->files[0].path, "/d/model");
+  ck_assert_str_eq(s->files[0].operation, "change");
+  ck_assert_uint_eq(s->files[0].calls, 1);
+  ck_assert_uint_eq(s->files[0].time_ns, 3000 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* Without steps: waits for files are those for data, unless they are for writing; what opening is for is told by
  * whether the file is written. */
 START_TEST(test_files_without_steps)
@@ -1719,6 +1746,7 @@ int main(void)
   tcase_add_test(tests, test_live_bytes_are_exact);
   tcase_add_test(tests, test_files_by_operation);
   tcase_add_test(tests, test_calls_on_files_block);
+  tcase_add_test(tests, test_calls_that_change_files);
   tcase_add_test(tests, test_files_without_steps);
   tcase_add_test(tests, test_lock_and_holder);
   tcase_add_test(tests, test_optimizer_steps);

@@ -635,6 +635,32 @@ START_TEST(test_files_opened_or_looked_up)
 }
 END_TEST
 
+/* A checkpoint is written under another name and renamed, which is writing; or most of the time goes to that. */
+START_TEST(test_files_renamed)
+{
+  for (uint64_t rename_us = 2000; rename_us <= 4000; rename_us += 2000) {
+    setup();
+    for (uint64_t i = 0; i < STEPS; i++) {
+      uint64_t at = step_us(i) + 2100, renamed = at + 7000 - rename_us;
+      step_begins(i);
+      fake_file_call(p, t, 0, FAKE_OPEN, at, at + 500, "/d/x.tmp", 5);
+      fake_file_call(p, t, 0, FAKE_WRITE, at + 500, renamed, "/d/x.tmp", 7000);
+      fake_file_call(p, t, 0, FAKE_RENAME, renamed, at + 7000, "/d/x", 0);
+      step_ends(i);
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    const struct opgap_sum_bottleneck *b = bottleneck(s, "file_write");
+    assert_first(s, b->kind);
+    ck_assert_uint_eq(b->ns, COUNTED * 7 * MS);
+    ck_assert_ptr_nonnull(strstr(b->text, rename_us == 2000 ? "mostly writing and syncing, most of it on /d/x.tmp"
+                                                            : "mostly making, renaming and removing them, most of it "
+                                                              "on /d/x"));
+    ck_assert_str_eq(b->remedy, opgap_write_less);
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
 /* A kernel of `busy` us, `start` us into step i. */
 static void kernel_of_step(unsigned gpu, uint64_t i, uint64_t start, uint64_t busy)
 {
@@ -2586,6 +2612,7 @@ int main(void)
   tcase_add_test(tests, test_sleep_inside_an_op);
   tcase_add_test(tests, test_files_read_or_written);
   tcase_add_test(tests, test_files_opened_or_looked_up);
+  tcase_add_test(tests, test_files_renamed);
   tcase_add_test(tests, test_gpu_bound_is_no_more_than_idle_and_host_time);
   tcase_add_test(tests, test_gpu_waits_for_writing);
   tcase_add_test(tests, test_end_of_an_epoch_is_no_batch);
