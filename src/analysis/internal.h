@@ -179,7 +179,7 @@ struct team_wait {
 
 /* Blocking calls of a thread by what they waited for, in the window. */
 struct thread_waits {
-  uint64_t all, file, lock, sleep; /* lock: semaphores too */
+  uint64_t all, file, lock, sleep; /* lock: semaphores too, unless their time was over */
   uint64_t network, child;         /* sockets; child processes and the pipes that they write to */
   uint64_t idle;                   /* other polls and pipes: what it is given to do */
 };
@@ -342,9 +342,9 @@ struct fetches {
   uint64_t pin_messages;                 /* that the pin-memory thread had read at the last fetch */
   bool ended;                            /* the last fetch found the end */
   uint64_t count, ns, waited, waited_ns; /* count, waited: of fetches that gave a batch */
-  VEC(struct depth) depths; /* one a fetch */
-  VEC(struct epoch) epochs; /* in the order of their first fetches */
-  uint64_t pinned;          /* batches that the pin-memory thread had done, summed over fetches with one */
+  VEC(struct depth) depths;              /* one a fetch */
+  VEC(struct epoch) epochs;              /* in the order of their first fetches */
+  uint64_t pinned;                       /* batches that the pin-memory thread had done, summed over fetches with one */
   uint64_t pinned_fetches;
 };
 

@@ -56,9 +56,14 @@ void threads_call(struct analysis *a, struct thread *t, const struct hook *hook,
     ns = ns < r->end_ns - a->window_start ? ns : r->end_ns - a->window_start;
   t->waits.all += ns;
   switch (hook->verb) {
+  case VERB_SEM: {
+    const struct past_call *call = RING_AT(&t->calls, t->calls.count - 1); /* timeline_call put it there */
+    bool slept = call->timed_out && call->waker == 0;
+    *(slept ? &t->waits.sleep : &t->waits.lock) += ns;
+    break;
+  }
   case VERB_MUTEX:
   case VERB_RWLOCK:
-  case VERB_SEM:
   case VERB_FILE_LOCK:
     t->waits.lock += ns;
     break;

@@ -728,6 +728,9 @@ START_TEST(test_waits_that_time_out)
     ck_assert_uint_eq(cause_ns(rows, count, OPGAP_CAUSE_SYNCHRONISATION, "in pthread_cond_timedwait, waker not seen"),
                       16000 * US - condition);
     ck_assert_uint_eq(cause_ns(rows, count, OPGAP_CAUSE_LOCK, "in pthread_mutex_lock, waker not seen"), 1000 * US);
+    const struct opgap_sum_thread *row = &s->threads[s->threads[0].tid == 100 ? 0 : 1];
+    ck_assert_uint_eq(row->sleep_ns, 20000 * US); /* the semaphore that nobody gave back */
+    ck_assert_uint_eq(row->lock_ns, (3000 + 4000 + 1000) * US);
     opgap_summary_free(s);
   }
 }

@@ -815,7 +815,17 @@ static uint64_t batch_us(uint64_t i)
 struct worker_plan {
   unsigned first, every, until;
   uint64_t start_us, startup_us, busy_us;
-  enum { COMPUTES, READS, OPENS, SLEEPS, WAITS_FOR_A_LOCK, LOCKS_A_FILE, ASKS_A_SERVER, RUNS_A_CHILD } work;
+  enum {
+    COMPUTES,
+    READS,
+    OPENS,
+    SLEEPS,
+    WAITS_FOR_A_LOCK,
+    ASKS_FOR_A_LOCK,
+    LOCKS_A_FILE,
+    ASKS_A_SERVER,
+    RUNS_A_CHILD
+  } work;
   uint64_t wait_us; /* of busy_us for a lock; 0: all */
 };
 
@@ -841,6 +851,9 @@ static void make_worker(int pid, const struct worker_plan *plan)
     if (plan->work == WAITS_FOR_A_LOCK)
       fake_call(w, main_thread, 0, FAKE_SEM_WAIT, start, plan->wait_us ? start + plan->wait_us : done - 100, 0x5e, 0,
                 0);
+    if (plan->work == ASKS_FOR_A_LOCK) /* Event.wait(0.01) again and again */
+      for (uint64_t at = start; at < done - 10000; at += 10000)
+        fake_call(w, main_thread, 0, FAKE_SEM_WAIT, at, at + 9990, 0x5e, 0, 110);
     if (plan->work == LOCKS_A_FILE) {
       fake_file_call(w, main_thread, 0, FAKE_FLOCK, start, done - 100, "/d/cache.lock", 2);
       fake_file_call(w, main_thread, 0, FAKE_FLOCK, done - 50, done - 49, "/d/cache.lock", 8);
@@ -1099,6 +1112,24 @@ START_TEST(test_worker_sleep)
     sleep += s->loader.worker[i].sleep_ns;
   }
   ck_assert_uint_gt(10 * sleep, 4 * busy); /* what it is in at the end of the window has no record there */
+  opgap_summary_free(s);
+}
+END_TEST
+
+/* Semaphores whose time is over are sleeps, of workers as elsewhere. */
+START_TEST(test_worker_that_asks_again_and_again)
+{
+  struct worker_plan plan = {0, 2, STEPS, 100000, 10000, 150000, ASKS_FOR_A_LOCK, 0};
+  make_worker(200, &plan);
+  plan.first = 1;
+  make_worker(201, &plan);
+  fetch_all();
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_loader(s, "worker_sleep");
+  for (size_t i = 0; i < 2; i++) {
+    ck_assert_uint_eq(s->loader.worker[i].lock_ns, 0);
+    ck_assert_uint_eq(s->loader.worker[i].sleep_ns, s->loader.worker[i].batches * 14 * 9990 * US);
+  }
   opgap_summary_free(s);
 }
 END_TEST
@@ -2624,6 +2655,7 @@ int main(void)
   tcase_add_test(tests, test_slow_decode);
   tcase_add_test(tests, test_workers_that_are_made_again);
   tcase_add_test(tests, test_worker_sleep);
+  tcase_add_test(tests, test_worker_that_asks_again_and_again);
   tcase_add_test(tests, test_dataset_lock);
   tcase_add_test(tests, test_dataset_lock_on_a_busy_machine);
   tcase_add_test(tests, test_slow_worker);
