@@ -171,17 +171,41 @@ void chunks_visit(void *context, const struct opgap_chunk_header *header, const 
   free(raw);
 }
 
-void process_damaged(struct process *process, uint64_t from, uint64_t to)
+static uint64_t hole_bytes(int fd, uint64_t from, uint64_t to)
+{
+  uint64_t holes = 0;
+  for (uint64_t end; from < to; from = end) {
+    uint64_t data = from;
+    end = to;
+    opgap_find_data(fd, &data, &end);
+    holes += data - from;
+  }
+  return holes;
+}
+
+void process_damaged(struct process *process, const struct mapping *file, uint64_t from, uint64_t to)
 {
   process->info.damaged_bytes += to - from;
   process->info.complete = false;
-  damage_add_bytes(&process->damage, from, to);
+  damage_add_bytes(&process->damage, from, to, hole_bytes(file != NULL ? file->fd : -1, from, to));
 }
 
 /* The end of the file is judged when the ring has been asked: the process may be writing there. */
-void chunks_hole(void *context, uint64_t from, uint64_t to)
+void chunks_damaged(void *context, uint64_t from, uint64_t to)
 {
   struct visit *visit = context;
-  if (to < visit->mapping->size)
-    process_damaged(visit->process, visit->mapping->offset + from, visit->mapping->offset + to);
+  const struct mapping *file = visit->mapping;
+  if (to < file->size)
+    process_damaged(visit->process, file, file->offset + from, file->offset + to);
+}
+
+/* A file that somebody made longer, or lost blocks of, may be mostly hole: gigabytes of it are not worth a search. */
+void chunks_data(void *context, uint64_t *from, uint64_t *to)
+{
+  const struct mapping *file = ((struct visit *)context)->mapping;
+  *from += file->offset;
+  *to += file->offset;
+  opgap_find_data(file->fd, from, to);
+  *from -= file->offset;
+  *to -= file->offset;
 }

@@ -65,12 +65,12 @@ void damage_add(struct damage *damage, const char *fmt, ...)
   damage->count += part->text != NULL;
 }
 
-void damage_add_bytes(struct damage *damage, uint64_t from, uint64_t to)
+void damage_add_bytes(struct damage *damage, uint64_t from, uint64_t to, uint64_t holes)
 {
   struct damage_part *part = damage_part(damage);
   if (part == NULL)
     return;
-  *part = (struct damage_part){.from = from, .to = to};
+  *part = (struct damage_part){.from = from, .to = to, .holes = holes};
   damage->count++;
 }
 
@@ -87,7 +87,7 @@ static void print_bytes(const struct damage *damage, FILE *line)
 {
   const struct damage_part *first = NULL;
   unsigned places = 0;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0, holes = 0;
   for (unsigned i = 0; i < damage->count; i++) {
     const struct damage_part *part = &damage->parts[i];
     if (part->text != NULL)
@@ -95,13 +95,17 @@ static void print_bytes(const struct damage *damage, FILE *line)
     first = first ? first : part;
     places++;
     bytes += part->to - part->from;
+    holes += part->holes;
   }
   if (first == NULL)
     return;
   fprintf(line, "bytes %llu to %llu", (unsigned long long)first->from, (unsigned long long)first->to);
   if (places > 1)
     fprintf(line, " and %u more %s", places - 1, places > 2 ? "places" : "place");
-  fprintf(line, " are damaged or cut off (%llu bytes%s)", (unsigned long long)bytes, places > 1 ? " in all" : "");
+  fprintf(line, " are damaged or cut off (%llu bytes%s", (unsigned long long)bytes, places > 1 ? " in all" : "");
+  if (holes > 0)
+    fprintf(line, ", of which %llu are holes of the file and were skipped", (unsigned long long)holes);
+  fputc(')', line);
 }
 
 const char *damage_line(struct damage *damage, const char *path)
@@ -281,8 +285,9 @@ static void map_older_part(struct process *process)
   if (regular && status.st_size >= (off_t)sizeof(struct opgap_file_header)) {
     void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (bytes != MAP_FAILED && (process->older = calloc(1, sizeof *process->older)) != NULL) {
-      *process->older = (struct mapping){.bytes = bytes, .size = (uint64_t)status.st_size};
+      *process->older = (struct mapping){.bytes = bytes, .size = (uint64_t)status.st_size, .fd = fd};
       process->older_inode = status.st_ino;
+      return;
     } else if (bytes != MAP_FAILED) {
       munmap(bytes, (size_t)status.st_size);
     }
@@ -357,8 +362,8 @@ static struct opgap_file_header get_header(struct process *process, const struct
   if (header_sound(&header))
     return header;
   process->header_damaged = true;
-  process_damaged(process, 0, sizeof header);
-  opgap_walk_chunks(file->bytes, file->size < most ? file->size : most, sizeof header, keep_first, NULL, &first);
+  process_damaged(process, file, 0, sizeof header);
+  opgap_walk_chunks(file->bytes, file->size < most ? file->size : most, sizeof header, keep_first, NULL, NULL, &first);
   if (first.magic != 0) {
     header.start_ns = first.first_ns;
     header.first_sequence = first.sequence;
@@ -403,20 +408,29 @@ static bool map_file(struct process *process, uint64_t from, char *error, size_t
     mapping->size = file_size - mapping->offset;
     bytes = mmap(NULL, mapping->size, PROT_READ, MAP_PRIVATE, fd, (off_t)mapping->offset);
   }
-  close(fd);
   if (bytes == MAP_FAILED) {
     snprintf(error, size, "%s: cannot be mapped: %s", process->path, strerror(errno));
+    close(fd);
     free(mapping);
     return false;
   }
   mapping->bytes = bytes;
+  mapping->fd = fd;
   mapping->next = process->mappings;
   process->mappings = mapping;
   return true;
 }
 
+static void close_file(struct mapping *mapping)
+{
+  if (mapping->fd >= 0)
+    close(mapping->fd);
+  mapping->fd = -1;
+}
+
 static void unmap(struct mapping *mapping)
 {
+  close_file(mapping);
   munmap(mapping->bytes, mapping->size);
   free(mapping);
 }
@@ -439,7 +453,7 @@ static bool take_once(struct process *process, bool *taken, char *error, size_t 
   process->info.stored_bytes = process->older_size + process->file_size;
   if (file != NULL && file->offset + file->size > process->sound)
     process->sound = file->offset + opgap_walk_chunks(file->bytes, file->size, process->sound - file->offset,
-                                                      chunks_visit, chunks_hole, &visit);
+                                                      chunks_visit, chunks_damaged, chunks_data, &visit);
   process->file_state.goes_on = may_go_on(process);
   if (!ring_save(process)) {
     snprintf(error, size, "%s: out of memory", process->path);
@@ -465,7 +479,9 @@ static bool take_all(struct process *process, char *error, size_t size)
   }
   /* a chunk cut short at the end of the file is no damage where the ring still has its records */
   if (!taken && process->sound < process->file_size)
-    process_damaged(process, process->sound, process->file_size);
+    process_damaged(process, process->mappings, process->sound, process->file_size);
+  for (struct mapping *file = process->mappings; file != NULL; file = file->next)
+    close_file(file);
   if (process->torn || process->replaced) {
     process->info.complete = false;
     damage_add(&process->damage, "written to all the time while it was read: its last records may be missing");
@@ -481,10 +497,11 @@ static void take_older_part(struct process *process)
   struct visit visit = {process, process->older};
   memcpy(&header, process->older->bytes, sizeof header);
   begin_part(process, &header);
-  uint64_t sound =
-      opgap_walk_chunks(process->older->bytes, process->older->size, sizeof header, chunks_visit, chunks_hole, &visit);
+  uint64_t sound = opgap_walk_chunks(process->older->bytes, process->older->size, sizeof header, chunks_visit,
+                                     chunks_damaged, chunks_data, &visit);
   if (sound < process->older->size)
-    process_damaged(process, sound, process->older->size);
+    process_damaged(process, process->older, sound, process->older->size);
+  close_file(process->older);
   process->older_size = process->older->size;
 }
 

@@ -50,19 +50,48 @@ static bool chunk_sound(const uint8_t *bytes, uint64_t size, uint64_t at, struct
   return header->payload_crc == opgap_crc32(0, bytes + at + sizeof *header, header->stored_bytes);
 }
 
+void opgap_find_data(int fd, uint64_t *from, uint64_t *to)
+{
+  off_t data = lseek(fd, (off_t)*from, SEEK_DATA);
+  if (data < 0) {
+    if (errno == ENXIO) /* a hole up to the end */
+      *from = *to;
+    return;
+  }
+  *from = (uint64_t)data < *to ? (uint64_t)data : *to;
+  off_t hole = lseek(fd, data, SEEK_HOLE);
+  if (hole > data && (uint64_t)hole < *to)
+    *to = (uint64_t)hole;
+}
+
+/* Where the next chunk begins, maybe, at `at` or behind, at any offset: a damaged one costs only itself.  A magic that
+ * lies across a hole's border has zeros in it and is none. */
+static uint64_t next_magic(const uint8_t *bytes, uint64_t size, uint64_t at,
+                           void (*data)(void *context, uint64_t *from, uint64_t *to), void *context)
+{
+  static const uint32_t magic = OPGAP_CHUNK_MAGIC;
+  for (uint64_t to; at < size; at = to) {
+    to = size;
+    if (data)
+      data(context, &at, &to);
+    const uint8_t *next = memmem(bytes + at, to - at, &magic, sizeof magic);
+    if (next)
+      return (uint64_t)(next - bytes);
+  }
+  return size;
+}
+
 uint64_t opgap_walk_chunks(const uint8_t *bytes, uint64_t size, uint64_t from,
                            void (*visit)(void *context, const struct opgap_chunk_header *header,
                                          const uint8_t *payload),
-                           void (*damaged)(void *context, uint64_t from, uint64_t to), void *context)
+                           void (*damaged)(void *context, uint64_t from, uint64_t to),
+                           void (*data)(void *context, uint64_t *from, uint64_t *to), void *context)
 {
-  static const uint32_t magic = OPGAP_CHUNK_MAGIC;
   uint64_t at = from, sound_end = from;
   while (at < size) {
     struct opgap_chunk_header header;
     if (!chunk_sound(bytes, size, at, &header)) {
-      /* look for the next chunk at any offset: a damaged one costs only itself */
-      const uint8_t *next = size - at > 1 ? memmem(bytes + at + 1, size - at - 1, &magic, sizeof magic) : NULL;
-      at = next ? (uint64_t)(next - bytes) : size;
+      at = next_magic(bytes, size, at + 1, data, context);
       continue;
     }
     if (at > sound_end && damaged)
@@ -268,6 +297,11 @@ struct fold {
   _Alignas(64) uint8_t zstd[256 * 1024]; /* a decompression context: the traced program's heap is not ours */
 };
 
+static void find_data(void *context, uint64_t *from, uint64_t *to)
+{
+  opgap_find_data(((struct fold *)context)->fd, from, to);
+}
+
 static void visit_schema(void *context, const struct opgap_chunk_header *header, const uint8_t *payload)
 {
   struct fold *fold = context;
@@ -364,13 +398,14 @@ static int fold_arena(struct opgap_arena *arena, struct fold *fold, void *scratc
   if (bytes == MAP_FAILED)
     return -1;
   int result = -1;
-  fold->end = opgap_walk_chunks(bytes, (uint64_t)size, sizeof(struct opgap_file_header), visit_schema, NULL, fold);
+  fold->end =
+      opgap_walk_chunks(bytes, (uint64_t)size, sizeof(struct opgap_file_header), visit_schema, NULL, find_data, fold);
   if (fold->row_count == 0 && !began) {
     result = end_at_start(arena, fold, scratch);
   } else if (fold->row_count > 0) {
     fold->consumer = opgap_consumer_init(scratch, arena, fold->rows, fold->row_count, fold_sink, fold);
     opgap_consumer_set_guest_moved(fold->consumer, opgap_guest_moved);
-    opgap_walk_chunks(bytes, (uint64_t)size, sizeof(struct opgap_file_header), visit_position, NULL, fold);
+    opgap_walk_chunks(bytes, (uint64_t)size, sizeof(struct opgap_file_header), visit_position, NULL, find_data, fold);
     arena->chunk_sequence = fold->last_sequence;
     if (ftruncate(fold->fd, (off_t)fold->end) == 0 &&
         opgap_consumer_drain(fold->consumer, opgap_recover_anchor, OPGAP_DRAIN_DEAD) >= 0)
@@ -412,7 +447,8 @@ bool opgap_guest_moved(const struct opgap_arena *host, int pid, uint64_t start_t
   if (size > (off_t)sizeof(struct opgap_file_header) && (fold = map_private(sizeof *fold)) != NULL) {
     uint8_t *bytes = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
     if (bytes != MAP_FAILED) {
-      opgap_walk_chunks(bytes, (uint64_t)size, sizeof(struct opgap_file_header), visit_schema, NULL, fold);
+      fold->fd = fd;
+      opgap_walk_chunks(bytes, (uint64_t)size, sizeof(struct opgap_file_header), visit_schema, NULL, find_data, fold);
       munmap(bytes, (size_t)size);
     }
     for (unsigned i = 0; i < fold->row_count; i++)

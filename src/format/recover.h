@@ -52,12 +52,17 @@ struct opgap_anchor opgap_recover_anchor(const struct opgap_arena *arena);
 
 /* The walk over a trace file's bytes that reader and recovery share.  Calls visit for each sound chunk, in order;
  * payload has header->stored_bytes bytes.  Returns the offset behind the last sound chunk.  damaged, if not NULL, is
- * told each unreadable stretch [from, to). */
+ * told each unreadable stretch [from, to).  data, if not NULL, narrows [*from, *to) to its first part that is not a
+ * hole of the file: a chunk is looked for there alone. */
 struct opgap_chunk_header;
 uint64_t opgap_walk_chunks(const uint8_t *bytes, uint64_t size, uint64_t from,
                            void (*visit)(void *context, const struct opgap_chunk_header *header,
                                          const uint8_t *payload),
-                           void (*damaged)(void *context, uint64_t from, uint64_t to), void *context);
+                           void (*damaged)(void *context, uint64_t from, uint64_t to),
+                           void (*data)(void *context, uint64_t *from, uint64_t *to), void *context);
+/* Narrows [*from, *to) of a file to its first part that is not a hole; *from becomes *to where all of it is one,
+ * nothing changes where the file system does not tell. */
+void opgap_find_data(int fd, uint64_t *from, uint64_t *to);
 
 /* Decodes a SCHEMA payload into rows[max] by position; strings go to text[text_size].  Returns the number of rows; a
  * malformed table ends early. */

@@ -92,7 +92,7 @@ bool ring_take(struct process *process)
   struct visit visit = {process, NULL};
   process->in_tail = true;
   if (taken)
-    opgap_walk_chunks(process->tail, process->tail_size, 0, chunks_visit, NULL, &visit);
+    opgap_walk_chunks(process->tail, process->tail_size, 0, chunks_visit, NULL, NULL, &visit);
   process->in_tail = false;
   return taken;
 }

@@ -55,6 +55,7 @@ struct mapping {
   uint8_t *bytes;
   uint64_t offset, size;
   uint64_t last_ns; /* of its chunks */
+  int fd;           /* of the file while it is read, as only that tells of holes; else -1 */
 };
 
 /* What is damaged, in the order in which it was found. */
@@ -62,6 +63,7 @@ struct damage {
   struct damage_part {
     char *text;        /* NULL: bytes of a file: */
     uint64_t from, to; /* [from, to) */
+    uint64_t holes;    /* of them nowhere on the disk */
   } * parts;
   unsigned count;
   char *told; /* all parts as one line; NULL: not asked since it changed */
@@ -131,7 +133,7 @@ struct opgap_trace {
 void *process_keep(struct process *process, size_t size);
 void process_free_blocks(struct block **list);
 void damage_add(struct damage *damage, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void damage_add_bytes(struct damage *damage, uint64_t from, uint64_t to);
+void damage_add_bytes(struct damage *damage, uint64_t from, uint64_t to, uint64_t holes);
 void damage_cut(struct damage *damage, unsigned count); /* to the first `count` parts */
 /* One line about the file `path`, of all parts; NULL when there are none, or no memory.  Until the next change. */
 const char *damage_line(struct damage *damage, const char *path);
@@ -161,8 +163,10 @@ static inline struct opgap_chunk_header chunk_header(const uint8_t *payload)
 }
 /* For opgap_walk_chunks; context: struct visit. */
 void chunks_visit(void *context, const struct opgap_chunk_header *header, const uint8_t *payload);
-void chunks_hole(void *context, uint64_t from, uint64_t to);
-void process_damaged(struct process *process, uint64_t from, uint64_t to); /* bytes of its file */
+void chunks_damaged(void *context, uint64_t from, uint64_t to);
+void chunks_data(void *context, uint64_t *from, uint64_t *to);
+/* Bytes of a mapping's file; file may be NULL, then its holes are not known. */
+void process_damaged(struct process *process, const struct mapping *file, uint64_t from, uint64_t to);
 /* That many bytes of the file were read.  Gives its pages back now and then, so that a large trace does not fill the
  * memory of whoever reads it: they are clean, and come again from the page cache where another cursor still needs one.
  * Any thread. */

@@ -276,7 +276,7 @@ static void recover(void)
     happened[SEGMENT_BEHIND] += slot->consumer_segment && atomic_load(&slot->read_pos) > end_of_segment(slot);
     happened[HALF_WIPED] += slot->serial == 0 && slot->counters[0].calls > 0;
   }
-  uint64_t whole = opgap_walk_chunks(file, file_bytes, 0, skip_chunk, NULL, &sequence);
+  uint64_t whole = opgap_walk_chunks(file, file_bytes, 0, skip_chunk, NULL, NULL, &sequence);
   happened[CHUNK_TORN] += whole < file_bytes;
   file_bytes = whole;
   arena->chunk_sequence = sequence;
@@ -301,7 +301,7 @@ static void finish(bool killed)
   } else if (opgap_consumer_drain(consumer, no_clock, OPGAP_DRAIN_ALL) < 0) {
     model_fail("the last drain failed");
   }
-  uint64_t sound = opgap_walk_chunks(file, file_bytes, 0, see_chunk, NULL, &seen);
+  uint64_t sound = opgap_walk_chunks(file, file_bytes, 0, see_chunk, NULL, NULL, &seen);
   if (sound != file_bytes)
     model_fail("the file is damaged at %llu", (unsigned long long)sound);
   for (unsigned i = 0; i < SLOTS; i++) {
