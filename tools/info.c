@@ -251,6 +251,9 @@ static void print_whole(const struct options *options, const struct opgap_trace 
   unsigned at = 0;
   for (const char *damage; !options->schema && !options->records && (damage = opgap_trace_damage(trace, &at)) != NULL;)
     printf("damage      %s\n", opgap_printable(damage));
+  at = 0;
+  for (const char *note; !options->schema && !options->records && (note = opgap_trace_note(trace, &at)) != NULL;)
+    printf("note        %s\n", opgap_printable(note));
 }
 
 static int print_trace(const struct options *options, const char *path)

@@ -833,7 +833,14 @@ static void add_pause(struct analysis *a)
 static void list_notices(struct analysis *a)
 {
   struct opgap_summary *s = a->summary;
-  s->notices = opgap_pool_alloc(a->pool, (a->notices.count + LIMITS) * sizeof *s->notices);
+  VEC(const char *) notes = {0};
+  unsigned at = 0;
+  for (const char *note; (note = a->source->note(a->source->context, &at)) != NULL;)
+    *VEC_PUSH(&notes) = opgap_pool_string(a->pool, note);
+  s->notices = opgap_pool_alloc(a->pool, (notes.count + a->notices.count + LIMITS) * sizeof *s->notices);
+  for (size_t i = 0; i < notes.count; i++)
+    s->notices[s->notice_count++] = notes.at[i];
+  VEC_FREE(&notes);
   add_limits(a);
   add_stopped(a);
   add_dropped(a);

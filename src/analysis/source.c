@@ -25,6 +25,11 @@ static const char *trace_damage(void *context, unsigned *at)
   return opgap_trace_damage(context, at);
 }
 
+static const char *trace_note(void *context, unsigned *at)
+{
+  return opgap_trace_note(context, at);
+}
+
 static void *cursor_open(void *context, unsigned process, unsigned stream)
 {
   return opgap_cursor_open(context, process, stream);
@@ -51,6 +56,7 @@ struct opgap_source opgap_source_of_trace(struct opgap_trace *trace, const char 
       .name = trace_name,
       .info = trace_info,
       .damage = trace_damage,
+      .note = trace_note,
       .cursor_open = cursor_open,
       .cursor_batch = cursor_batch,
       .cursor_close = cursor_close,

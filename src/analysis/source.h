@@ -19,6 +19,7 @@ struct opgap_source {
   const char *(*name)(void *context, unsigned process, uint64_t name_id, size_t *length); /* length: may be NULL */
   const char *(*info)(void *context, unsigned process, const char *key);                  /* NULL: absent */
   const char *(*damage)(void *context, unsigned *at);                                     /* reader.h */
+  const char *(*note)(void *context, unsigned *at);                                       /* reader.h */
   void *(*cursor_open)(void *context, unsigned process, unsigned stream);
   size_t (*cursor_batch)(void *cursor, const struct opgap_record **records);
   void (*cursor_close)(void *cursor);

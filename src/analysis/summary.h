@@ -577,7 +577,7 @@ struct opgap_summary {
   uint64_t window_start_ns, window_end_ns; /* what the tables cover; the whole trace unless --steps */
   struct opgap_sum_overhead overhead;
   size_t damage_count, notice_count;
-  const char **damage, **notices; /* notices: what the tracer said, each once */
+  const char **damage, **notices; /* notices: what the tracer said, each once, and more to know */
   const char *gpu_status;         /* "ok", "no device", "unavailable: reason" */
   bool has_gpu;
 

@@ -104,8 +104,35 @@ static bool is_copy(const struct process *one, const struct process *other)
          strcmp(a->host, b->host) == 0;
 }
 
-/* Of two files of one process, which somebody copied, one is left out: that which was not there before, or has less in
- * it.  The processes are sorted by start; known: paths of those that were there. */
+/* Has its file the name that the tracer gave it?  <host>-<pid>-<start>, and a count where there were several images. */
+static bool has_own_name(const struct process *process)
+{
+  char own[512];
+  const char *start = process_info(process, "start_time"), *name = strrchr(process->path, '/');
+  name = name != NULL ? name + 1 : process->path;
+  int length = snprintf(own, sizeof own, "%s-%d-%s", process->info.host, process->info.pid, start != NULL ? start : "");
+  if (length >= (int)sizeof own || strncmp(name, own, (size_t)length) != 0)
+    return false;
+  name += length;
+  if (*name == '-')
+    name += 1 + strspn(name + 1, "0123456789");
+  return strcmp(name, ".opgt") == 0;
+}
+
+/* Of two files of one process, which somebody copied, the one to read: that which was there before, holds more, or has
+ * the name that the tracer gave it. */
+static struct process *fuller(struct process *one, struct process *other, char **known, size_t known_count)
+{
+  bool knows_one = bsearch(&one->path, known, known_count, sizeof *known, by_text) != NULL;
+  bool knows_other = bsearch(&other->path, known, known_count, sizeof *known, by_text) != NULL;
+  if (knows_one != knows_other)
+    return knows_one ? one : other;
+  if (one->info.records != other->info.records)
+    return one->info.records > other->info.records ? one : other;
+  return has_own_name(other) && !has_own_name(one) ? other : one;
+}
+
+/* One file of each process stays.  The processes are sorted by start; known: paths of those that were there. */
 static void leave_out_copies(struct opgap_trace *trace, char **known, size_t known_count)
 {
   for (unsigned i = 1; i < trace->count; i++)
@@ -113,13 +140,12 @@ static void leave_out_copies(struct opgap_trace *trace, char **known, size_t kno
       struct process *one = trace->processes[k], *other = trace->processes[i];
       if (!is_copy(one, other))
         continue;
-      bool other_known = bsearch(&other->path, known, known_count, sizeof *known, by_text) != NULL;
-      if (other_known || (other->info.records > one->info.records &&
-                          bsearch(&one->path, known, known_count, sizeof *known, by_text) == NULL)) {
-        trace->processes[k] = other;
-        other = one;
-      }
-      damage_add(&trace->damage, "%s is left out: it is a copy of %s", other->path, trace->processes[k]->path);
+      struct process *stays = trace->processes[k] = fuller(one, other, known, known_count);
+      other = stays == one ? other : one;
+      damage_add(&trace->notes,
+                 has_own_name(other) && !has_own_name(stays) ? "%s is left out: %s is a copy of it that holds more"
+                                                             : "%s is left out: it is a copy of %s",
+                 other->path, stays->path);
       process_free(other);
       trace->count--;
       memmove(&trace->processes[i], &trace->processes[i + 1], (trace->count - i) * sizeof *trace->processes);
@@ -144,6 +170,7 @@ static bool scan_folder(struct opgap_trace *trace, char *error, size_t size)
     return false;
   }
   damage_cut(&trace->damage, 0);
+  damage_cut(&trace->notes, 0);
   for (struct dirent *entry; (entry = readdir(folder)) != NULL && trace->count < MAX_PROCESSES;) {
     char *file = NULL, why[512];
     if (!is_trace_name(entry->d_name) || asprintf(&file, "%s/%s", trace->path, entry->d_name) < 0)
@@ -215,6 +242,7 @@ void opgap_trace_close(struct opgap_trace *trace)
   for (unsigned i = 0; i < trace->count; i++)
     process_free(trace->processes[i]);
   damage_free(&trace->damage);
+  damage_free(&trace->notes);
   free(trace->clock_boot_id);
   free(trace->processes);
   free(trace->path);
@@ -259,6 +287,11 @@ const char *opgap_trace_damage(const struct opgap_trace *trace, unsigned *at)
     line = damage_line(&trace->processes[process]->damage, trace->processes[process]->path);
   }
   return line;
+}
+
+const char *opgap_trace_note(const struct opgap_trace *trace, unsigned *at)
+{
+  return *at < trace->notes.count ? trace->notes.parts[(*at)++].text : NULL;
 }
 
 static int write_all(int fd, const uint8_t *bytes, uint64_t size)

@@ -104,6 +104,8 @@ const char *opgap_trace_info(const struct opgap_trace *trace, unsigned process, 
  * Records that cannot be decoded are known only when they were read: here, and in the figures of opgap_trace_process,
  * asked for again. */
 const char *opgap_trace_damage(const struct opgap_trace *trace, unsigned *at);
+/* The same of what is no damage, but to be told: files that are left out as copies of others. */
+const char *opgap_trace_note(const struct opgap_trace *trace, unsigned *at);
 
 /* Writes a process file as it was when the trace was opened, with what its ring then held behind it: a trace file that
  * ended `running`.  0, or -1 and errno (ENODATA: a refresh gave parts of it up).  Damaged bytes are copied as they are,

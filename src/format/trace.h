@@ -124,6 +124,7 @@ struct opgap_trace {
   char *clock_boot_id;     /* of the process on whose clock all times are; NULL: none yet */
   int64_t clock_offset_ns; /* its realtime_offset_ns */
   struct damage damage;    /* files that cannot be read at all */
+  struct damage notes;     /* what is no damage, but to be told */
 };
 
 /* process.c */

@@ -98,7 +98,7 @@ static const char *get_info(void *context, unsigned index, const char *key)
   return NULL;
 }
 
-static const char *get_damage(void *context, unsigned *at)
+static const char *get_nothing(void *context, unsigned *at)
 {
   (void)context, (void)at;
   return NULL;
@@ -225,7 +225,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                 .event = get_event,
                                 .name = get_name,
                                 .info = get_info,
-                                .damage = get_damage,
+                                .damage = get_nothing,
+                                .note = get_nothing,
                                 .cursor_open = cursor_open,
                                 .cursor_batch = cursor_batch,
                                 .cursor_close = cursor_close};

@@ -243,7 +243,7 @@ static const char *get_info(void *context, unsigned process, const char *key)
   return NULL;
 }
 
-static const char *get_damage(void *context, unsigned *at)
+static const char *get_nothing(void *context, unsigned *at)
 {
   (void)context;
   (void)at;
@@ -287,7 +287,8 @@ struct opgap_source fake_source(void)
                                .event = get_event,
                                .name = get_name,
                                .info = get_info,
-                               .damage = get_damage,
+                               .damage = get_nothing,
+                               .note = get_nothing,
                                .cursor_open = open_cursor,
                                .cursor_batch = read_batch,
                                .cursor_close = close_cursor};

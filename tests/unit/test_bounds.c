@@ -163,7 +163,7 @@ static const char *get_info(void *context, unsigned process, const char *key)
   return NULL;
 }
 
-static const char *get_damage(void *context, unsigned *at)
+static const char *get_nothing(void *context, unsigned *at)
 {
   (void)context, (void)at;
   return NULL;
@@ -232,7 +232,8 @@ static struct opgap_summary *analyse(unsigned ranks, uint64_t rounds, bool marks
                                 .event = get_event,
                                 .name = get_name,
                                 .info = get_info,
-                                .damage = get_damage,
+                                .damage = get_nothing,
+                                .note = get_nothing,
                                 .cursor_open = open_cursor,
                                 .cursor_batch = next_round,
                                 .cursor_close = free};
