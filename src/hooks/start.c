@@ -15,12 +15,12 @@ static_assert((unsigned)OPGAP_COUNTER_free == OPGAP_ALLOC_COUNTERS, "op sums are
 extern void *const __dso_handle OPGAP_HIDDEN;
 void *const __dso_handle = NULL;
 
-OPGAP_EARLY_CODE __attribute__((constructor(101))) static void opgap_start(void)
+OPGAP_EARLY_CODE __attribute__((constructor(101))) static void opgap_start(int count, char **arguments)
 {
   int error = errno;
   unsigned counters;
   const uint16_t *counted = opgap_hook_counters(&counters);
-  if (opgap_session_start(opgap_hook_events, counted, counters))
+  if (opgap_session_start(count > 0 ? arguments[0] : NULL, opgap_hook_events, counted, counters))
     opgap_process_prepare();
   errno = error;
 }

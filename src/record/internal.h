@@ -23,6 +23,7 @@ enum opgap_flusher { OPGAP_FLUSHER_NONE, OPGAP_FLUSHER_RUNS, OPGAP_FLUSHER_STOPS
 
 /* What a process that records nothing writes comes first: record/early.h. */
 struct opgap_config {
+  const char *program; /* argv[0]; NULL: none.  The program may write there */
   const struct opgap_event *(*hook_events)(unsigned *count);
   const struct opgap_event *hooks; /* NULL until a session begins */
   unsigned hook_count;

@@ -257,8 +257,8 @@ uint32_t opgap_intern(const char *bytes, size_t length);
 /* In words, what a system call's result -errno says; strerror may allocate and translate.  Any thread, any context. */
 const char *opgap_error_words(long error);
 
-/* One line on stderr, once per call site's flag, cut at 1000 bytes, errno kept; also recorded in the trace.
- * Works with stdio closed and in any context.  fmt: %s %d %u %lu %x only. */
+/* One line on stderr that names the process, once per call site's flag, cut at 1000 bytes, errno kept; also recorded in
+ * the trace.  Works with stdio closed and in any context.  fmt: %s %d %u %lu %x only. */
 void opgap_notice(bool *said, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -93,6 +93,19 @@ const char *opgap_error_words(long error)
   return "unexpected";
 }
 
+/* The program's name, as its first argument gives it, without what a terminal would take for a command. */
+OPGAP_EARLY_CODE static void put_program(struct opgap_text *text)
+{
+  const char *name = opgap_config.program;
+  for (const char *at = name; at && *at; at++)
+    if (*at == '/')
+      name = at + 1;
+  for (; name && *name; name++) {
+    char one[2] = {(*name > 0 && *name < ' ') || *name == 127 ? '_' : *name, 0};
+    opgap_text_string(text, one);
+  }
+}
+
 void opgap_notice(bool *said, const char *fmt, ...)
 {
   if (__atomic_exchange_n(said, true, __ATOMIC_RELAXED))
@@ -101,6 +114,11 @@ void opgap_notice(bool *said, const char *fmt, ...)
   struct opgap_text text = {line, line + sizeof line - 2};
   va_list arguments;
   opgap_text_string(&text, "opgap: ");
+  put_program(&text);
+  opgap_text_string(&text, "[");
+  opgap_text_number(&text, (uint64_t)opgap_raw_getpid(), 10);
+  opgap_text_string(&text, "]: ");
+  const char *message = text.at;
   va_start(arguments, fmt);
   for (const char *p = fmt; *p; p++) {
     if (*p != '%') {
@@ -125,7 +143,7 @@ void opgap_notice(bool *said, const char *fmt, ...)
   va_end(arguments);
   if (opgap_cell != &opgap_tool_cell && opgap_cell != &opgap_flusher_cell && opgap_cell != &opgap_unwind_cell &&
       atomic_load(&opgap_state->phase) == OPGAP_PHASE_RUNNING && opgap_active) {
-    uint64_t name = opgap_intern(line + 7, (size_t)(text.at - line) - 7);
+    uint64_t name = opgap_intern(message, (size_t)(text.at - message)); /* in this process's trace */
     opgap_emit(OPGAP_EV_PROBE, 0, opgap_ticks(), 0, &name, 1);
   }
   opgap_text_string(&text, "\n");
@@ -395,6 +413,11 @@ static void pair_command(struct pairs *pairs)
   size_t length = opgap_raw_slurp("/proc/self/cmdline", text, sizeof text);
   while (length > 0 && text[length - 1] == 0)
     length--;
+  if (length == 0) { /* no /proc */
+    struct opgap_text name = {text, text + sizeof text - 1};
+    put_program(&name);
+    length = (size_t)(name.at - text);
+  }
   for (size_t i = 0; i < length; i++)
     if (text[i] == 0)
       text[i] = ' ';
@@ -573,6 +596,7 @@ static long begin(struct opgap_state *state, bool forked)
   opgap_guest_begins(start_time);
   if (!start_consumer(state))
     return -ENOMEM;
+  size_t bytes = describe(description, sizeof description, ppid, forked); /* before: one descriptor is enough for all */
   long error = create_trace_file(arena);
   if (error < 0)
     return error;
@@ -582,7 +606,6 @@ static long begin(struct opgap_state *state, bool forked)
     opgap_cells[index].thread = state->process_stream;
   if (state->guest.from) /* before the file's schema: a kill finds it there or here, not twice */
     state->guest.moved = opgap_slot_take(OPGAP_STREAM_THREAD, opgap_raw_gettid(), &state->guest.moved_index);
-  size_t bytes = describe(description, sizeof description, ppid, forked);
   error = opgap_consumer_begin(state->consumer, description, bytes);
   opgap_raw_close(state->first_fd - 1);
   state->first_fd = 0;
@@ -751,7 +774,10 @@ static void default_folder_name(char *name, size_t size)
   struct tm local;
   clock_gettime(CLOCK_REALTIME, &now);
   opgap_text_string(&text, "opgap-");
-  opgap_text_string(&text, program_invocation_short_name ? program_invocation_short_name : "program");
+  const char *start = text.at;
+  put_program(&text);
+  if (text.at == start)
+    opgap_text_string(&text, "program");
   opgap_text_string(&text, "-");
   /* UTC: localtime would read the zone file and keep state that belongs to the program */
   gmtime_r(&now.tv_sec, &local);
@@ -892,11 +918,13 @@ static void take_former_image(void)
   remove_former_image(path);
 }
 
-OPGAP_EARLY_CODE bool opgap_session_start(const struct opgap_event *(*hook_events)(unsigned *count),
+OPGAP_EARLY_CODE bool opgap_session_start(const char *program,
+                                          const struct opgap_event *(*hook_events)(unsigned *count),
                                           const uint16_t *counter_events, unsigned counter_count)
 {
   struct opgap_cell *before = opgap_cell;
   opgap_cell = &opgap_tool_cell;
+  opgap_config.program = program;
   opgap_config.hook_events = hook_events;
   opgap_config.counter_events = counter_events;
   opgap_config.counter_count = counter_count < OPGAP_MAX_COUNTERS ? counter_count : OPGAP_MAX_COUNTERS;

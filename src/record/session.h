@@ -22,10 +22,10 @@ struct opgap_event;
 
 /* Reads the settings and starts tracing this process; true: it is traced.  hook_events: gives the schema rows of the
  * hooks, ids 64..., when the session begins.
- * counter_events: the event of each counter; those with OPGAP_EVENT_ALLOC first, then those with OPGAP_EVENT_FREE.
+ * program: argv[0], or NULL, for the process's life; counter_events: the event of each counter; those with OPGAP_EVENT_ALLOC first, then those with OPGAP_EVENT_FREE.
  * Called once by the constructor; sets opgap_active last.  The session may begin later, in the first hook. */
-bool opgap_session_start(const struct opgap_event *(*hook_events)(unsigned *count), const uint16_t *counter_events,
-                         unsigned counter_count);
+bool opgap_session_start(const char *program, const struct opgap_event *(*hook_events)(unsigned *count),
+                         const uint16_t *counter_events, unsigned counter_count);
 /* The program is about to create a thread: starts the flusher if it does not run.  Not async-signal-safe. */
 void opgap_session_threads(void);
 /* Something outside the rings waits for the consumer (a full GPU buffer): wakes the flusher if it sleeps.  Any thread;

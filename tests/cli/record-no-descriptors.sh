@@ -14,11 +14,12 @@ END
 echo $?
 opgap info t.opgap | grep -E 'ended  ' | sed 's/^ *//'
 
-# One descriptor beside the three is what the loader needs; record itself holds none.
+# One descriptor beside the three is what the loader needs; record itself holds none, and each process is described.
 (
   exec 3>&-
   # shellcheck disable=SC3045 # dash and bash have it
   ulimit -n 4
-  opgap record --log quiet --out four.opgap -- sh -c 'ulimit -n'
+  opgap record --log quiet --out four.opgap -- sh -c 'ulimit -n; cat /dev/null; exit 0'
   echo $?
 )
+opgap info four.opgap | sed -n 's/^process .* on [^:]*: //p'

@@ -7,7 +7,8 @@
 # OPGAP: the executable.  PROGRAMS: folder of the test programs.  CASE: path of CASE.sh, beside which lie CASE.exit,
 # CASE.stdout and CASE.stderr (a missing one: 0, empty, empty).  The script runs in an empty folder with `opgap` in PATH
 # and $PROGRAMS set.  A script that exits 77 is skipped, the last line of its output says why.
-# In the output, the folder becomes HERE, the build BUILD, dates and process ids of default names DATE and PID.
+# In the output, the folder becomes HERE, the build BUILD, dates and process ids of default names DATE and PID, as does
+# the process that a line of the tracer names.
 set -u
 
 rewrite=no
@@ -28,7 +29,8 @@ trap 'rm -rf "$here"' EXIT
 normalise()
 {
   sed -e "s#$here/work#HERE#g" -e "s#$build#BUILD#g" \
-    -e 's#\(opgap-[A-Za-z0-9._-]*\)-[0-9]\{8\}-[0-9]\{6\}-[0-9]\{1,\}\.opgap#\1-DATE-PID.opgap#g' "$1"
+    -e 's#\(opgap-[A-Za-z0-9._-]*\)-[0-9]\{8\}-[0-9]\{6\}-[0-9]\{1,\}\.opgap#\1-DATE-PID.opgap#g' \
+    -e 's/^\(opgap: [^ ]*\[\)[0-9]\{1,\}\]: /\1PID]: /' "$1"
 }
 
 for name in $(env | sed -n 's/^\(OPGAP_[A-Z_]*\)=.*/\1/p') LD_PRELOAD RANK SLURM_PROCID OMPI_COMM_WORLD_RANK; do

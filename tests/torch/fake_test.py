@@ -40,7 +40,7 @@ def refused(mode, reason):
     check_equal("callbacks", run.output, "callbacks 0\n")
     check_equal("ops", dict(trace.calls(run.pid)), {})
     line = "this torch (unknown version) is not understood: %s; its ops are not recorded" % reason
-    check_equal("what the tracer says", said, ["opgap: " + line])
+    check_equal("what the tracer says", said, ["opgap: %s[%d]: %s" % (os.path.basename(HOST), run.pid, line)])
     check_equal("notices in the trace", trace.notices, [(run.pid, line)])
 
 

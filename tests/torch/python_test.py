@@ -62,7 +62,8 @@ def refused():
     remove(run)
     check_equal("places", [(name, place) for _, name, place in trace.stacks], [("op", "")])
     check_equal("what the tracer says", [l for l in run.errors.splitlines() if l.startswith("opgap")],
-                ["opgap: this Python is not understood: its version is not known; source lines are not recorded"])
+                ["opgap: %s[%d]: this Python is not understood: its version is not known; source lines are not recorded" %
+                 (os.path.basename(PYTHON), run.pid)])
 
 
 # OPS ops below 100 frames of a library, so that looking for the user's line costs several times what it may.

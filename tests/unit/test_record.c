@@ -92,7 +92,7 @@ static const struct opgap_event *hook_events(unsigned *count)
 
 static void start(void)
 {
-  opgap_session_start(hook_events, counters, 3);
+  opgap_session_start("test_record", hook_events, counters, 3);
   if (opgap_active == 0)
     _exit(99);
 }
@@ -887,7 +887,7 @@ __attribute__((constructor)) static void next_image(void)
   char ring[64];
   if (next == NULL)
     return;
-  opgap_session_start(hook_events, counters, 3);
+  opgap_session_start("test_record", hook_events, counters, 3);
   if (next[0] != 'b' && (write(atoi(next + 1), "n", 1) != 1 || wait(NULL) < 0))
     _exit(5);
   snprintf(ring, sizeof ring, "/dev/shm/opgap-%u-%d-exec.ring", getuid(), getpid());
@@ -1856,7 +1856,7 @@ END_TEST
 static void body_schedule(void)
 {
   setenv("OPGAP_SCHEDULE", "wait=1,warmup=0,active=2,repeat=1", 1);
-  opgap_session_start(hook_events, counters, 3);
+  opgap_session_start("test_record", hook_events, counters, 3);
   for (uint64_t step = 0, number = 0; step < 6; step++) {
     if (opgap_active & OPGAP_GROUP_io)
       call(number++);
