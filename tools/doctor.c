@@ -377,6 +377,15 @@ static void check_preload_variable(void)
     line(GOOD, "LD_PRELOAD", "%s (kept; the tracer goes in front of it)", opgap_printable(preload));
 }
 
+/* What a traced program left in the environment of one that outlived its trace, a terminal's perhaps. */
+static void check_session(void)
+{
+  const char *session = getenv("OPGAP_SESSION");
+  if (session != NULL && session[0] == '/' && access(session, F_OK) != 0)
+    line(LIMITED, "session", "OPGAP_SESSION names %s, which is gone: LD_PRELOAD alone traces nothing, unset it",
+         opgap_printable(session));
+}
+
 static void check_tracer(void)
 {
   struct torch torch;
@@ -446,6 +455,7 @@ int opgap_cmd_doctor(int argc, char **argv)
   check_rights();
   check_gpu();
   check_preload_variable();
+  check_session();
   check_settings();
   print_settings();
   return broken ? OPGAP_EXIT_USAGE : OPGAP_EXIT_DONE;

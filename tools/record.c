@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
@@ -416,6 +417,20 @@ static bool is_full(const char *folder)
   return statvfs(folder, &space) == 0 && (space.f_bavail == 0 || (space.f_files > 0 && space.f_favail == 0));
 }
 
+/* Why the trace file takes no more, as far as this process can tell; NULL: it cannot. */
+static const char *why_unwritable(const char *folder)
+{
+  static char limit[80];
+  struct rlimit file;
+  if (access(folder, W_OK) == 0 && is_full(folder))
+    return "no space is left there";
+  if (getrlimit(RLIMIT_FSIZE, &file) != 0 || file.rlim_cur == RLIM_INFINITY)
+    return NULL;
+  snprintf(limit, sizeof limit, "no file may be larger than %llu KiB (ulimit -f)",
+           (unsigned long long)file.rlim_cur >> 10);
+  return limit;
+}
+
 static void report_untraced(const struct recording *r, unsigned files)
 {
   const char *name = opgap_printable(r->program[0]);
@@ -424,8 +439,9 @@ static void report_untraced(const struct recording *r, unsigned files)
     return; /* said at the start */
   if (access(r->tracer, R_OK) != 0)
     opgap_fail(0, "%s was not traced: %s cannot be read%s", name, r->tracer, others);
-  else if (access(r->folder, W_OK) == 0 && is_full(r->folder))
-    opgap_fail(0, "%s was not traced, nothing was recorded: no space left in %s%s", name, r->folder, others);
+  else if (why_unwritable(r->folder) != NULL)
+    opgap_fail(0, "%s was not traced, nothing could be written to %s: %s%s", name, opgap_printable(r->folder),
+               why_unwritable(r->folder), others);
   else
     opgap_fail(0, "%s was not traced: the tracer was not loaded into it, or could not start (see: opgap doctor)%s",
                name, others);
@@ -447,12 +463,13 @@ static void report_left(const struct recording *r)
 {
   char ring[1400];
   int left = opgap_trace_left(r->folder, ring, sizeof ring);
+  const char *why = left > 0 ? why_unwritable(r->folder) : NULL;
   if (left > 0)
     opgap_fail(
         0,
-        "the last records of %d process%s could not be written to %s%s: they stay in %s%s until a command of opgap "
+        "the last records of %d process%s could not be written to %s%s%s: they stay in %s%s until a command of opgap "
         "can write them",
-        left, left == 1 ? "" : "es", r->folder, is_full(r->folder) ? ", no space is left there" : "", ring,
+        left, left == 1 ? "" : "es", r->folder, why != NULL ? ", " : "", why != NULL ? why : "", ring,
         left == 1 ? "" : " and others");
 }
 
@@ -461,6 +478,12 @@ static void close_trace(const struct recording *r)
   bool of_child = false;
   bool quiet = r->settings.log == OPGAP_LOG_QUIET;
   opgap_trace_recover(r->folder);
+  if (access(r->folder, F_OK) != 0 && errno == ENOENT) {
+    if (!quiet)
+      opgap_fail(0, "%s was removed while %s ran: there is no trace", opgap_printable(r->folder),
+                 opgap_printable(r->program[0]));
+    return;
+  }
   unsigned files = count_files(r->folder, r->child, &of_child);
   if (!of_child && !quiet)
     report_untraced(r, files);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -325,10 +326,18 @@ static void visit_position(void *context, const struct opgap_chunk_header *heade
     opgap_consumer_skip(fold->consumer, header->serial, header->position);
 }
 
+bool opgap_within_file_limit(uint64_t end)
+{
+  struct rlimit limit;
+  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || end <= limit.rlim_cur;
+}
+
 static int fold_sink(void *context, const void *bytes, size_t size)
 {
   struct fold *fold = context;
   const char *at = bytes;
+  if (!opgap_within_file_limit(fold->end + size))
+    return -EFBIG;
   for (size_t left = size; left > 0;) {
     ssize_t n = pwrite(fold->fd, at, left, (off_t)(fold->end + (size - left)));
     if (n < 0 && errno == EINTR)
@@ -602,8 +611,11 @@ static int each_ring(const char *trace, int (*visit)(const char *path, const cha
                      void *context)
 {
   char folder[PATH_MAX];
-  if (realpath(trace, folder) == NULL)
-    return 0;
+  if (realpath(trace, folder) == NULL) { /* if it was removed, there are rings to be removed */
+    if (errno != ENOENT || strlen(trace) >= sizeof folder)
+      return 0;
+    strcpy(folder, trace);
+  }
   const char *places[] = {"/dev/shm", folder};
   int count = 0;
   for (unsigned i = 0; i < 2; i++) {

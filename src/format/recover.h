@@ -46,6 +46,10 @@ uint64_t opgap_pid_namespace(void);
  * (unshare, PrivateTmp); 0 when unknown. */
 uint64_t opgap_root_folder(void);
 
+/* May a file of this process grow to so many bytes (RLIMIT_FSIZE)?  To be asked before a write: SIGXFSZ would kill the
+ * program. */
+bool opgap_within_file_limit(uint64_t end);
+
 /* An anchor for draining an arena from outside: that of its process's death when a tool has seen it, else both clocks
  * now on the boot of the arena, else its last anchor. */
 struct opgap_anchor opgap_recover_anchor(const struct opgap_arena *arena);

@@ -295,10 +295,11 @@ static enum exec_trace exec_begin(const char *program, char *const envp[])
 {
   if (opgap_active && opgap_guest_is() && opgap_stays_traced(program, envp, is_own_entry) && opgap_guest_depart())
     return EXEC_BY_GUEST;
-  if (!may_record())
+  if (may_record())
+    note_exec(program, 0);
+  else if (opgap_in_vfork)
     return EXEC_UNTRACED;
-  note_exec(program, 0);
-  return opgap_session_flush_exec() ? EXEC_LEAVES_RING : EXEC_RECORDED;
+  return opgap_session_flush_exec() ? EXEC_LEAVES_RING : EXEC_RECORDED; /* also where recording has stopped early */
 }
 
 static int exec_failed(enum exec_trace trace, const char *program)

@@ -8,12 +8,15 @@
  *      so it drains all of them.
  *   G  drain_lock: acquire on entry, release on leaving; the consumer's fields of the arena lie under it.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "format/reader.h"
+#include "format/recover.h"
 #include "format/trace_format.h"
 #include "record/cgroup.h"
 #include "record/control.h"
@@ -69,18 +72,25 @@ static int own_trace_fd(void)
 
 /* ---- the trace file ---- */
 
-/* error: of a system call, 0 for a limit that was set. */
-static void give_up(const char *what, long error)
+/* why: in words. */
+static void stop_writing(const char *why)
 {
-  static bool said;
   opgap_active_halt();
   opgap_state->write_failed = true;
-  opgap_state->stopped = what;
+  opgap_state->stopped = why;
+}
+
+/* error: of a system call, 0 for a limit that was set. */
+static void give_up(const char *why, long error)
+{
+  static bool said;
+  stop_writing(why);
   if (error == 0)
-    opgap_notice(&said, "cannot write the trace any more (%s): tracing stops, the program goes on", what);
+    opgap_notice(&said, "cannot write to %s any more (%s): tracing stops, the program goes on", opgap_config.folder,
+                 why);
   else
-    opgap_notice(&said, "cannot write the trace any more (%s: %s, error %d): tracing stops, the program goes on", what,
-                 opgap_error_words(error), (int)-error);
+    opgap_notice(&said, "cannot write to %s any more (%s, error %d): tracing stops, the program goes on",
+                 opgap_config.folder, why, (int)-error);
 }
 
 static bool write_all(int fd, const char *bytes, size_t size, long *error)
@@ -99,16 +109,6 @@ static bool write_all(int fd, const char *bytes, size_t size, long *error)
   return true;
 }
 
-bool opgap_within_file_limit(uint64_t end)
-{
-  struct {
-    uint64_t current, maximum;
-  } limit;
-  if (opgap_raw6(SYS_prlimit64, 0, 1 /* RLIMIT_FSIZE */, 0, (long)&limit, 0, 0) < 0)
-    return true;
-  return end <= limit.current;
-}
-
 static int open_trace(void)
 {
   int own = opgap_state->first_fd ? opgap_state->first_fd - 1 : own_trace_fd();
@@ -121,6 +121,19 @@ static void close_trace(int fd)
 {
   if (fd != own_trace_fd() && fd != opgap_state->first_fd - 1)
     opgap_raw_close(fd);
+}
+
+static void cannot_open(long error)
+{
+  const char *folder = opgap_config.folder;
+  if (error != -ENOENT)
+    give_up(opgap_error_words(error), error);
+  else if (opgap_raw6(SYS_faccessat, AT_FDCWD, (long)folder, F_OK, 0, 0, 0) == 0)
+    give_up("its file there was removed", 0);
+  else if (opgap_config.made_folder && opgap_state->pid == opgap_config.loader_pid)
+    give_up("it was removed", 0);
+  else
+    stop_writing("the trace was removed"); /* whoever made the folder tells */
 }
 
 bool opgap_trace_cut(uint64_t bytes)
@@ -168,12 +181,12 @@ int opgap_trace_append(void *context, const void *bytes, size_t size)
     return -27;
   }
   if (!opgap_within_file_limit(end)) {
-    give_up("the limit of file sizes is reached", 0);
+    give_up("the limit of file sizes, ulimit -f, is reached", 0);
     return -27;
   }
   int fd = open_trace();
   if (fd < 0) {
-    give_up("the trace file cannot be opened", fd);
+    cannot_open(fd);
     return fd;
   }
   long error = 0;
@@ -184,7 +197,7 @@ int opgap_trace_append(void *context, const void *bytes, size_t size)
     opgap_raw3(SYS_ftruncate, fd, (long)state->file_bytes, 0); /* no half chunk */
   close_trace(fd);
   if (!ok)
-    give_up("writing failed", error);
+    give_up(opgap_error_words(error), error);
   return ok ? 0 : (int)error;
 }
 

@@ -31,6 +31,8 @@ struct opgap_config {
   unsigned counter_count;
   /* counters [0, alloc_end) make up an op's allocations, [alloc_end, free_end) its frees */
   unsigned alloc_end, free_end;
+  bool first;          /* of the trace's processes; its forked children have this from it, as the next */
+  bool made_folder;    /* of the trace, not `opgap record` */
   bool no_tsc;         /* a test wants the other clock */
   uint32_t page_bytes; /* of memory; a test may set another size before the session begins */
   char *stack_top;     /* an address near the bottom of the main thread's stack */
@@ -137,9 +139,6 @@ int opgap_flusher_ring_fd(void);
 int opgap_trace_append(void *context, const void *bytes, size_t size);
 /* Shortens the trace file.  False: it cannot. */
 bool opgap_trace_cut(uint64_t bytes);
-
-/* May a file of the program's grow to this size?  SIGXFSZ would kill the program otherwise: to be asked first. */
-bool opgap_within_file_limit(uint64_t end);
 
 /* Text building without stdio.  A full buffer cuts. */
 struct opgap_text {

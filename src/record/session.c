@@ -1,6 +1,7 @@
 /* The life of a session: from the constructor (or a forked child's first hook) to exit.  See session.h. */
 #include "record/session.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -396,15 +397,20 @@ static void pair_number(struct pairs *pairs, const char *key, int64_t value)
   pair(pairs, key, digits);
 }
 
-static void pair_environment(struct pairs *pairs, const char *key, const char *const *names)
+/* The first of these variables that is set; NULL: none. */
+static const char *environment(const char *const *names)
 {
   for (; *names; names++) {
     const char *value = getenv(*names);
-    if (value && *value) {
-      pair(pairs, key, value);
-      return;
-    }
+    if (value && *value)
+      return value;
   }
+  return NULL;
+}
+
+static const char *rank(void)
+{
+  return environment((const char *const[]){"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", NULL});
 }
 
 static void pair_command(struct pairs *pairs)
@@ -468,11 +474,11 @@ static size_t describe(uint8_t *buffer, size_t size, int ppid, bool forked)
   pair_command(&pairs);
   pair_machine(&pairs);
   if (environ) {
-    pair_environment(&pairs, "rank", (const char *const[]){"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", NULL});
-    pair_environment(&pairs, "local_rank",
-                     (const char *const[]){"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", NULL});
-    pair_environment(&pairs, "world_size",
-                     (const char *const[]){"WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", NULL});
+    pair(&pairs, "rank", rank());
+    pair(&pairs, "local_rank",
+         environment((const char *const[]){"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", NULL}));
+    pair(&pairs, "world_size",
+         environment((const char *const[]){"WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", NULL}));
     for (unsigned i = 0; i < opgap_setting_count; i++)
       pair(&pairs, opgap_setting_table[i].env, getenv(opgap_setting_table[i].env));
   }
@@ -616,13 +622,18 @@ static long begin(struct opgap_state *state, bool forked)
   opgap_guest_leave();
   static bool said;
   if (arena->ring_file[0] == '\0') /* said now: where nothing can be written at all, that alone is told */
-    opgap_notice(&said, "no room for the ring in /dev/shm or the trace folder: private memory, not kill-safe");
+    opgap_notice(&said, "%s: private memory, not kill-safe",
+                 opgap_within_file_limit(OPGAP_BUFFER_MIN) ? "no room for the ring in /dev/shm or the trace folder"
+                                                           : "a ring file exceeds the limit of file sizes, ulimit -f");
   return 0;
 }
 
-static void say_untraced(long error)
+/* joined: another process has made the trace's folder, and tells if it was removed. */
+static void say_untraced(long error, bool joined)
 {
   static bool said;
+  if (error == -ENOENT && joined)
+    return;
   if (error == -ENOMEM)
     opgap_notice(&said,
                  "cannot get memory (rings of %lu MiB, see --buffer; ulimit -v and -d limit it): this process is not "
@@ -692,7 +703,7 @@ bool opgap_session_begin(void)
   struct opgap_state *state = new_state();
   if (state == NULL) {
     opgap_active_halt();
-    say_untraced(-ENOMEM);
+    say_untraced(-ENOMEM, false);
     return false;
   }
   bool forked = opgap_raw_getpid() != opgap_config.loader_pid;
@@ -701,7 +712,7 @@ bool opgap_session_begin(void)
   opgap_state = state;
   if (!opgap_control_detach()) {
     atomic_store(&state->phase, OPGAP_PHASE_FAILED);
-    say_untraced(-ENOMEM);
+    say_untraced(-ENOMEM, false);
     return false;
   }
   if (forked) {
@@ -722,7 +733,7 @@ bool opgap_session_begin(void)
       opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)state->arena->trace_file, 0);
     atomic_store(&state->phase, OPGAP_PHASE_FAILED);
     if (!state->write_failed)
-      say_untraced(error);
+      say_untraced(error, forked || !opgap_config.first);
     opgap_guest_leave();
     return false;
   }
@@ -754,17 +765,19 @@ static void find_cpu(void)
 #endif
 }
 
-static bool absolute(char *out, size_t size, const char *path)
+/* 0, or a negative error number. */
+static long absolute(char *out, size_t size, const char *path)
 {
   struct opgap_text text = {out, out + size - 1};
   if (path[0] != '/') {
-    if (opgap_raw3(SYS_getcwd, (long)out, (long)size, 0) < 0)
-      return false;
+    long length = opgap_raw3(SYS_getcwd, (long)out, (long)size, 0);
+    if (length < 0 || out[0] != '/') /* removed, or not below the root folder */
+      return length < 0 ? length : -ENOENT;
     text.at = out + strlen(out);
     opgap_text_string(&text, "/");
   }
   opgap_text_string(&text, path);
-  return text.at < text.end;
+  return text.at < text.end ? 0 : -ENAMETOOLONG;
 }
 
 static void default_folder_name(char *name, size_t size)
@@ -795,42 +808,74 @@ static void default_folder_name(char *name, size_t size)
   opgap_text_string(&text, ".opgap");
 }
 
-/* The folder of the trace: the one that a parent or `opgap record` hands down, or a new one.  first: this process is
- * the trace's first one, as a slash behind the folder says when it comes from `opgap record`.  executed: its former
- * image has left a ring.  Both marks are taken off, in place: a shell has a setenv of its own, which need not change
- * what it hands down. */
-OPGAP_EARLY_CODE static bool find_folder(bool *first, bool *executed)
+/* Process files in the trace folder. */
+static unsigned count_files(void)
 {
-  const size_t mark = sizeof OPGAP_SESSION_EXECUTED - 1;
+  static const char suffix[] = ".opgt";
+  _Alignas(8) char entries[2048];
+  unsigned count = 0;
+  int fd = (int)opgap_raw_open(opgap_config.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+  if (fd < 0)
+    return 0;
+  for (long bytes; (bytes = opgap_raw3(SYS_getdents64, fd, (long)entries, sizeof entries)) > 0;)
+    for (const char *at = entries; at < entries + bytes;) {
+      struct dirent64 entry; /* its head, the name ends earlier */
+      memcpy(&entry, at, offsetof(struct dirent64, d_name));
+      const char *name = at + offsetof(struct dirent64, d_name);
+      size_t length = strlen(name), end = sizeof suffix - 1;
+      count += length > end && memcmp(name + length - end, suffix, end) == 0;
+      at += entry.d_reclen;
+    }
+  opgap_raw_close(fd);
+  return count;
+}
+
+/* Makes the trace folder of the setting or of the default name, or takes it if it is there.  others: process files of
+ * other runs in it. */
+static bool make_folder(unsigned *others)
+{
   static bool said;
-  const char *session = getenv("OPGAP_SESSION");
-  struct stat info;
-  *first = true;
-  *executed = false;
-  if (session && session[0] == '/' && strlen(session) < sizeof opgap_config.folder &&
-      opgap_raw6(SYS_newfstatat, AT_FDCWD, (long)session, (long)&info, 0, 0, 0) == 0 && S_ISDIR(info.st_mode)) {
-    size_t length = strlen(session);
-    for (; length > mark && memcmp(session + length - mark, OPGAP_SESSION_EXECUTED, mark) == 0; length -= mark)
-      *executed = true; /* more than once if an image between was not traced */
-    *first = !*executed && length > 1 && session[length - 1] == '/';
-    ((char *)(uintptr_t)session)[length - *first] = 0;
-    struct opgap_text text = {opgap_config.folder, opgap_config.folder + sizeof opgap_config.folder - 1};
-    opgap_text_string(&text, session);
-    return true;
-  }
   char name[256];
   default_folder_name(name, sizeof name);
   const char *wanted = opgap_config.settings.out[0] ? opgap_config.settings.out : name;
-  long error = -36;
-  if (absolute(opgap_config.folder, sizeof opgap_config.folder, wanted))
+  long error = absolute(opgap_config.folder, sizeof opgap_config.folder, wanted);
+  bool named = error == 0;
+  if (named)
     error = opgap_raw3(SYS_mkdirat, AT_FDCWD, (long)opgap_config.folder, 0700);
-  if (error == 0 || error == -17 /* EEXIST: several ranks share a folder */) {
+  if (error == 0 || error == -EEXIST) {
     setenv("OPGAP_SESSION", opgap_config.folder, 1);
+    opgap_config.made_folder = true;
+    *others = error == 0 || rank() != NULL ? 0 : count_files(); /* ranks that are started one by one share a folder */
     return true;
   }
   opgap_notice(&said, "cannot create the trace folder %s (%s, error %d): the program runs untraced",
-               opgap_config.folder, opgap_error_words(error), (int)-error);
+               named ? opgap_config.folder : wanted, opgap_error_words(error), (int)-error);
   return false;
+}
+
+/* The folder of the trace: the one that a parent or `opgap record` hands down, or a new one.  One that was handed down
+ * and is not there is not made again: the program may have removed it on purpose, and who made it tells.
+ * opgap_config.first: as a slash behind the folder says when it comes from `opgap record`.  executed: the former image
+ * of this process has left a ring.  Both marks are taken off, in place: a shell has a setenv of its own, which need not
+ * change what it hands down. */
+OPGAP_EARLY_CODE static bool find_folder(bool *executed, unsigned *others)
+{
+  const size_t mark = sizeof OPGAP_SESSION_EXECUTED - 1;
+  const char *session = getenv("OPGAP_SESSION");
+  struct stat info;
+  opgap_config.first = true;
+  *executed = false;
+  *others = 0;
+  if (session == NULL || session[0] != '/' || strlen(session) >= sizeof opgap_config.folder)
+    return make_folder(others);
+  size_t length = strlen(session);
+  for (; length > mark && memcmp(session + length - mark, OPGAP_SESSION_EXECUTED, mark) == 0; length -= mark)
+    *executed = true; /* more than once if an image between was not traced */
+  bool first = opgap_config.first = !*executed && length > 1 && session[length - 1] == '/';
+  ((char *)(uintptr_t)session)[length - first] = 0;
+  struct opgap_text text = {opgap_config.folder, opgap_config.folder + sizeof opgap_config.folder - 1};
+  opgap_text_string(&text, session);
+  return opgap_raw6(SYS_newfstatat, AT_FDCWD, (long)session, (long)&info, 0, 0, 0) == 0 && S_ISDIR(info.st_mode);
 }
 
 OPGAP_EARLY_CODE static bool read_settings(void)
@@ -929,17 +974,18 @@ OPGAP_EARLY_CODE bool opgap_session_start(const char *program,
   opgap_config.counter_events = counter_events;
   opgap_config.counter_count = counter_count < OPGAP_MAX_COUNTERS ? counter_count : OPGAP_MAX_COUNTERS;
   opgap_config.stack_top = (char *)__builtin_frame_address(0);
-  bool on = false, first, executed;
+  bool on = false, executed;
+  unsigned others = 0;
   if (getauxval(AT_SECURE) == 0 && read_settings()) {
     const char *clock = getenv("OPGAP_TEST_CLOCK");
     opgap_config.no_tsc = clock && strcmp(clock, "monotonic") == 0;
-    on = find_folder(&first, &executed);
-    if (on && first)
+    on = find_folder(&executed, &others);
+    if (on && opgap_config.first)
       find_cpu();
   }
   opgap_config.loader_pid = opgap_raw_getpid();
-  bool waits = on && !first && opgap_session_can_wait();
-  if (on && executed)
+  bool waits = on && !opgap_config.first && opgap_session_can_wait();
+  if (executed)
     take_former_image();
   if (opgap_config.settings.stacks != OPGAP_STACKS_OFF)
     learn_surroundings(); /* below, the clock is measured */
@@ -954,6 +1000,12 @@ OPGAP_EARLY_CODE bool opgap_session_start(const char *program,
     /* a record per allocation is too much for the program's own thread to encode; time limits need somebody's clock */
     bool need_flusher = opgap_config.settings.alloc_events;
     need_flusher |= opgap_schedule_start(opgap_config.groups); /* last: from here on hooks record */
+    static bool said;
+    if (others > 0)
+      opgap_notice(&said,
+                   "%s holds %u process file%s of another run already: opgap report takes all of them for one run "
+                   "(another OPGAP_OUT keeps them apart)",
+                   opgap_config.folder, others, others == 1 ? "" : "s");
     if (need_flusher)
       opgap_session_threads();
     return true;

@@ -5,4 +5,4 @@ unshare -rm true 2>/dev/null || { echo "cannot mount here"; exit 77; }
 unshare -rm sh -c 'mkdir full && mount -t tmpfs -o size=64k none full && dd if=/dev/zero of=full/zeros 2>/dev/null
   opgap record --out full/t.opgap -- true' 2>err
 grep -c 'processes* traced' err
-grep -o 'nothing was recorded: no space left' err
+grep -o 'nothing could be written to .*: no space is left there' err
