@@ -6,7 +6,7 @@
  * Also here: the copies that the rest of this library makes (the compiler emits calls of memcpy), see real.c. */
 #include "hooks/hooks.h"
 
-size_t opgap_copy_threshold;
+size_t opgap_copy_threshold, opgap_copy_spans;
 
 #define OPGAP_COUNTED(group, flags, type, name, params, ...) type name params;
 #define OPGAP_CUSTOM_ALIAS(base, group, type, name, params) type name params;
@@ -51,6 +51,21 @@ void *opgap_real_memset(void *to, int byte, size_t size)
   return opgap_likely(opgap_real.memset != NULL) ? opgap_real.memset(to, byte, size) : plain_set(to, byte, size);
 }
 
+/* A copy that was counted and made: a span if it took long, else what OPGAP_MIN_COPY asks for. */
+static void note_made(struct opgap_thread *thread, unsigned id, unsigned counter, uint64_t start, const void *to,
+                      size_t size)
+{
+  uint64_t end = opgap_ticks();
+  if (size >= opgap_copy_spans || end - start > OPGAP_OUTLIER_TICKS) {
+    opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(to), size, 0);
+    return;
+  }
+  if (opgap_is_sample(thread, counter))
+    opgap_count_time(thread, counter, end - start);
+  if (size >= opgap_copy_threshold)
+    opgap_hook_record(thread, id, end, end, OPGAP_ADDRESS(to), size, 0);
+}
+
 /* A copy that is large, or the one of many that is timed, or the first on its thread, or not recorded. */
 OPGAP_COLD void *slow_move(unsigned id, unsigned counter, void *to, const void *from, size_t size)
 {
@@ -62,11 +77,7 @@ OPGAP_COLD void *slow_move(unsigned id, unsigned counter, void *to, const void *
     return opgap_real.memmove(to, from, size);
   uint64_t start = opgap_ticks();
   opgap_real.memmove(to, from, size);
-  uint64_t end = opgap_ticks();
-  if (size >= opgap_copy_threshold || end - start > OPGAP_OUTLIER_TICKS)
-    opgap_hook_end_at(thread, id, start, end, OPGAP_ADDRESS(to), size, 0);
-  else if (opgap_is_sample(thread, counter))
-    opgap_count_time(thread, counter, end - start);
+  note_made(thread, id, counter, start, to, size);
   return to;
 }
 
@@ -80,29 +91,65 @@ OPGAP_COLD void *slow_set(void *to, int byte, size_t size)
     return opgap_real.memset(to, byte, size);
   uint64_t start = opgap_ticks();
   opgap_real.memset(to, byte, size);
-  uint64_t end = opgap_ticks();
-  if (size >= opgap_copy_threshold || end - start > OPGAP_OUTLIER_TICKS)
-    opgap_hook_end_at(thread, OPGAP_HOOK_ID_memset, start, end, OPGAP_ADDRESS(to), size, 0);
-  else if (opgap_is_sample(thread, OPGAP_COUNTER_memset))
-    opgap_count_time(thread, OPGAP_COUNTER_memset, end - start);
+  note_made(thread, OPGAP_HOOK_ID_memset, OPGAP_COUNTER_memset, start, to, size);
   return to;
 }
 
-/* Counts a small copy; false: take the slow way. */
-static inline __attribute__((always_inline)) bool count_small(unsigned counter, size_t size)
+OPGAP_COLD void note_long_event(struct opgap_thread *thread, unsigned id, const void *to, size_t size)
 {
-  struct opgap_thread *thread = OPGAP_ENTER_FAST(copy);
-  if (opgap_unlikely(thread == NULL || size >= opgap_copy_threshold ||
+  opgap_segment_turn(opgap_cell);
+  uint64_t at = opgap_ticks();
+  opgap_hook_record(thread, id, at, at, OPGAP_ADDRESS(to), size, 0);
+}
+
+/* Counts and records a copy that is to be made and is recorded without a duration, as small ones are; false: take the
+ * slow way. */
+static inline __attribute__((always_inline)) bool note_event(struct opgap_thread *thread, unsigned id, unsigned counter,
+                                                             const void *to, size_t size)
+{
+  if (opgap_unlikely(thread == NULL || size >= opgap_copy_spans || size < opgap_copy_threshold ||
                      (thread->counters[counter].calls + 1) % OPGAP_TIME_EVERY == 0))
     return false;
   opgap_count(thread, counter, size);
+  if (opgap_unlikely(!opgap_short_record(opgap_cell, thread, id, OPGAP_ADDRESS(to), size)))
+    note_long_event(thread, id, to, size);
   return true;
 }
 
-#define MOVE(name, to, from, size)                                                                                     \
-  (opgap_likely(count_small(OPGAP_COUNTER_##name, size))                                                               \
-       ? opgap_real.memmove(to, from, size)                                                                            \
-       : slow_move(OPGAP_HOOK_ID_##name, OPGAP_COUNTER_##name, to, from, size))
+static __attribute__((noinline)) void *move_event(struct opgap_thread *thread, unsigned id, unsigned counter, void *to,
+                                                  const void *from, size_t size)
+{
+  if (opgap_unlikely(!note_event(thread, id, counter, to, size)))
+    return slow_move(id, counter, to, from, size);
+  return opgap_real.memmove(to, from, size);
+}
+
+static __attribute__((noinline)) void *set_event(struct opgap_thread *thread, void *to, int byte, size_t size)
+{
+  if (opgap_unlikely(!note_event(thread, OPGAP_HOOK_ID_memset, OPGAP_COUNTER_memset, to, size)))
+    return slow_set(to, byte, size);
+  return opgap_real.memset(to, byte, size);
+}
+
+/* The call is to be timed or recorded, or the thread is not known. */
+static inline __attribute__((always_inline)) bool is_special(const struct opgap_thread *thread, unsigned counter,
+                                                             size_t size)
+{
+  return thread == NULL || size >= opgap_copy_threshold ||
+         (thread->counters[counter].calls + 1) % OPGAP_TIME_EVERY == 0;
+}
+
+static inline __attribute__((always_inline)) void *move(unsigned id, unsigned counter, void *to, const void *from,
+                                                        size_t size)
+{
+  struct opgap_thread *thread = OPGAP_ENTER_FAST(copy);
+  if (opgap_unlikely(is_special(thread, counter, size)))
+    return move_event(thread, id, counter, to, from, size);
+  opgap_count(thread, counter, size);
+  return opgap_real.memmove(to, from, size);
+}
+
+#define MOVE(name, to, from, size) move(OPGAP_HOOK_ID_##name, OPGAP_COUNTER_##name, to, from, size)
 
 OPGAP_HOT void *memcpy(void *to, const void *from, size_t size)
 {
@@ -126,8 +173,10 @@ OPGAP_EXPORT void *__mempcpy(void *to, const void *from, size_t size)
 
 OPGAP_HOT void *memset(void *to, int byte, size_t size)
 {
-  if (opgap_unlikely(!count_small(OPGAP_COUNTER_memset, size)))
-    return slow_set(to, byte, size);
+  struct opgap_thread *thread = OPGAP_ENTER_FAST(copy);
+  if (opgap_unlikely(is_special(thread, OPGAP_COUNTER_memset, size)))
+    return set_event(thread, to, byte, size);
+  opgap_count(thread, OPGAP_COUNTER_memset, size);
   return opgap_real.memset(to, byte, size);
 }
 

@@ -12,6 +12,8 @@
  *                   failed, (object: old block, value: bytes asked for, status errno): the old block lives on with its
  *                   old size; realloc(block, 0), which frees, writes only the first.  Without events, blocks of at
  *                   least OPGAP_MIN_ALLOC bytes are spans.
+ *   copies          of at least OPGAP_MIN_COPY bytes are recorded (object: where to, value: bytes): from 4 KiB on as a
+ *                   span, smaller ones, which take about as long as two looks at the clock, as one of no length
  *   locks           a span is a contended lock; an instant of pthread_mutex_unlock is one that found a waiter
  */
 #ifndef OPGAP_HOOKS_HOOK_TABLE_H

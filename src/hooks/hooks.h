@@ -187,7 +187,9 @@ static inline unsigned opgap_lockf_operation(int command)
 extern size_t opgap_alloc_threshold OPGAP_HIDDEN; /* 0: every allocation is recorded */
 extern size_t opgap_alloc_large OPGAP_HIDDEN;     /* from here on each is a span */
 extern size_t opgap_alloc_events OPGAP_HIDDEN;    /* that, where every allocation is recorded, else 0 */
-extern size_t opgap_copy_threshold OPGAP_HIDDEN;
+#define OPGAP_TIMED_COPY 4096u /* bytes: less is copied about as fast as the clock is read, some 10 to 50 ns */
+extern size_t opgap_copy_threshold OPGAP_HIDDEN; /* from here on each copy is recorded */
+extern size_t opgap_copy_spans OPGAP_HIDDEN;     /* and from here on as a span */
 /* The real functions, or byte loops before they are bound. */
 void *opgap_real_memmove(void *to, const void *from, size_t size) OPGAP_HIDDEN;
 void *opgap_real_memset(void *to, int byte, size_t size) OPGAP_HIDDEN;

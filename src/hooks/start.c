@@ -33,6 +33,7 @@ bool opgap_hooks_session_begins(void)
   opgap_alloc_large = opgap_settings->min_alloc;
   opgap_alloc_events = opgap_settings->alloc_events ? opgap_settings->min_alloc : 0;
   opgap_copy_threshold = opgap_settings->min_copy;
+  opgap_copy_spans = opgap_copy_threshold < OPGAP_TIMED_COPY ? OPGAP_TIMED_COPY : opgap_copy_threshold;
   opgap_thread_prepare();
   return true;
 }
