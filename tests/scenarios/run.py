@@ -10,9 +10,13 @@ with its bottleneck and after it was really removed, N times.  Prints the confus
 when a cause was not named first or a bound did not hold, 77 when nothing could run.  --compare: the bounds of another
 build's report, of the same traces.  --figures: all figures of all runs, as JSON.
 
+A plant whose removal wins less than half of a step, noise included, is not what takes most of it, and need not come
+first: it must be named behind what takes more, with its bound, and the run is told as mild, not as named first.
+
 Other programs that use the CPUs meanwhile are a bottleneck, too, and the report says so (run_queue): it is left out where
-it was not planted, and shown.  The win is measured from the mean step time of both runs; what it cannot tell from noise (twice the standard error of
-both means, 2 % of a step, and what other programs took) is no fault of a bound.  The quick part does not judge bounds.
+it was not planted, and shown.  The win is measured from the mean step time of both runs; what it cannot tell from noise
+(twice the standard error of both means, 2 % of a step, and what other programs took) is no fault of a bound.  The quick
+part judges neither bounds nor what is mild.
 """
 import argparse
 import functools
@@ -343,17 +347,19 @@ class Result:
         self.other_first = other and first_of(other, self.wanted)
         self.busy = sum(b["share"] for b in self.bottlenecks if b["kind"] == "run_queue")
         self.bound = self.win = self.other_bound = None
+        self.mild = False
         self.judge_bounds = judge_bounds
         self.faults = []
         # a program without a bottleneck has one where other programs take most of its time
         crowded = "(none)" in name and self.bottlenecks and self.bottlenecks[0]["kind"] == "run_queue" and self.busy >= 0.5
-        if self.first not in self.wanted and not crowded:
-            self.faults.append("named %s first, not %s" % (self.first, " or ".join(sorted(self.wanted))))
         if "line" in extra:
             self.check_line(report, extra["line"])
         if any(is_planted(b, self.wanted) for b in self.bottlenecks) and "(none)" not in name:
             self.compare(report, run(how, script, program, False, extra)[0])
             self.other_bound = other and bound_of(other, self.wanted)
+            self.mild = judge_bounds and self.first not in self.wanted and self.win + self.noise < 0.5
+        if self.first not in self.wanted and not crowded and not self.mild:
+            self.faults.append("named %s first, not %s" % (self.first, " or ".join(sorted(self.wanted))))
 
     def check_line(self, report, function):
         worker = max(report["data_loader"]["processes"], key=lambda worker: worker["source_ns"])
@@ -365,21 +371,21 @@ class Result:
         (before, error), (after, other) = map(mean_and_error, map(counted_steps, (report, without)))
         self.bound = bound_of(report, self.wanted)
         self.win = 1 - after / before
-        noise = 2 * math.hypot(error, other) / before + 0.02 + self.busy
-        if self.judge_bounds and self.win - noise > self.bound:
+        self.noise = 2 * math.hypot(error, other) / before + 0.02 + self.busy
+        if self.judge_bounds and self.win - self.noise > self.bound:
             self.faults.append("won %.1f %%, more than the bound of %.1f %%" % (100 * self.win, 100 * self.bound))
 
     def __str__(self):
         figures = ["%.1f%%" % (100 * value) if value is not None else "-"
                    for value in (self.other_bound, self.bound, self.win)]
         figures.append("%.2f" % (self.win / self.bound) if self.bound else "-")
-        said = "; ".join(self.faults) or "ok"
+        said = "; ".join(self.faults) or ("ok, but mild: behind %s" % self.first if self.mild else "ok")
         if self.busy >= 0.1 and "run_queue" not in self.wanted:
             said += " (other programs took its CPU for %.0f %%)" % (100 * self.busy)
         return "%-34s %-18s %8s %8s %8s %9s %5.1f  %s" % (self.name, self.first, *figures, self.load, said)
 
     def figures(self):
-        keys = ("name", "first", "other_first", "bound", "other_bound", "win", "busy", "load", "faults")
+        keys = ("name", "first", "other_first", "bound", "other_bound", "win", "busy", "load", "mild", "faults")
         return {key: getattr(self, key) for key in keys}
 
 
@@ -427,7 +433,7 @@ def main():
     for (wanted, first), count in sorted(confusion.items()):
         print("%-26s %-26s %d" % (wanted, first, count))
     failed = sum(bool(result.faults) for result in done)
-    print("%d runs, %d of them wrong" % (len(done), failed))
+    print("%d runs, %d of them wrong, %d mild" % (len(done), failed, sum(result.mild for result in done)))
     sys.exit(1 if failed else 0 if done else 77)
 
 
