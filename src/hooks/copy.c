@@ -102,32 +102,38 @@ OPGAP_COLD void note_long_event(struct opgap_thread *thread, unsigned id, const 
   opgap_hook_record(thread, id, at, at, OPGAP_ADDRESS(to), size, 0);
 }
 
-/* Counts and records a copy that is to be made and is recorded without a duration, as small ones are; false: take the
- * slow way. */
-static inline __attribute__((always_inline)) bool note_event(struct opgap_thread *thread, unsigned id, unsigned counter,
-                                                             const void *to, size_t size)
+/* Records a copy that was counted and is to be made, without a duration. */
+static inline __attribute__((always_inline)) void note_event(struct opgap_thread *thread, unsigned id, const void *to,
+                                                             size_t size)
 {
-  if (opgap_unlikely(thread == NULL || size >= opgap_copy_spans || size < opgap_copy_threshold ||
-                     (thread->counters[counter].calls + 1) % OPGAP_TIME_EVERY == 0))
-    return false;
-  opgap_count(thread, counter, size);
   if (opgap_unlikely(!opgap_short_record(opgap_cell, thread, id, OPGAP_ADDRESS(to), size)))
     note_long_event(thread, id, to, size);
-  return true;
+}
+
+/* One that is recorded so: a small one, and not the one of many that is timed. */
+static inline __attribute__((always_inline)) bool is_event(const struct opgap_thread *thread, unsigned counter,
+                                                           size_t size)
+{
+  return thread != NULL && size < opgap_copy_spans && size >= opgap_copy_threshold &&
+         (thread->counters[counter].calls + 1) % OPGAP_TIME_EVERY != 0;
 }
 
 static __attribute__((noinline)) void *move_event(struct opgap_thread *thread, unsigned id, unsigned counter, void *to,
                                                   const void *from, size_t size)
 {
-  if (opgap_unlikely(!note_event(thread, id, counter, to, size)))
+  if (opgap_unlikely(!is_event(thread, counter, size)))
     return slow_move(id, counter, to, from, size);
+  opgap_count(thread, counter, size);
+  note_event(thread, id, to, size);
   return opgap_real.memmove(to, from, size);
 }
 
 static __attribute__((noinline)) void *set_event(struct opgap_thread *thread, void *to, int byte, size_t size)
 {
-  if (opgap_unlikely(!note_event(thread, OPGAP_HOOK_ID_memset, OPGAP_COUNTER_memset, to, size)))
+  if (opgap_unlikely(!is_event(thread, OPGAP_COUNTER_memset, size)))
     return slow_set(to, byte, size);
+  opgap_count(thread, OPGAP_COUNTER_memset, size);
+  note_event(thread, OPGAP_HOOK_ID_memset, to, size);
   return opgap_real.memset(to, byte, size);
 }
 
