@@ -171,8 +171,9 @@ sys.exit(int(pandas.__version__.split(".")[0]) > 2)' 2>/dev/null; then
   say "readers of exports: skipped, they cannot be installed here: $(tail -n 1 "$logs/readers.log")"
 }
 
-# A line a skipped test, with the reason that it gave, else its last line.  $1: the log of ctest's run, which alone says
-# what was skipped; what the tests printed is in ctest's own log of the last run.
+# A line a skipped test, with the reason that it gave, else its last line; and one for each part that a test which passed
+# has left out, of which it says "left out: PART (REASON)".  $1: the log of ctest's run, which alone says what was
+# skipped; what the tests printed is in ctest's own log of the last run.
 print_skipped()
 {
   awk '
@@ -195,6 +196,7 @@ print_skipped()
       }
       next
     }
+    output && !(name in skipped) && sub(/^left out: /, "") { printf "left out of %s: %s\n", name, $0 }
     output && reason == "" && /skipped/ { reason = $0 }
     output && /[^-[:space:]]/ { last = $0 }
   ' "$1" build-release/Testing/Temporary/LastTest.log

@@ -66,7 +66,6 @@ struct cached_name {
 };
 
 struct block {
-  _Atomic(struct opgap_thread *) owner;
   _Atomic uint32_t stale; /* ranges of this thread that ended elsewhere; ordering S */
   uint32_t stale_seen;    /* `stale` when the owner last looked */
   uint32_t lines_left;    /* ops until it is seen again what their lines cost */
@@ -74,6 +73,12 @@ struct block {
   struct opgap_stack_budget lines;
   _Alignas(64) struct cached_name names[NAME_SLOTS];
   struct opgap_python_cache python; /* touched only with OPGAP_STACKS=python */
+};
+
+/* A slot keeps the block that it has taken first, from where its address tells; so it is found without gaps from there. */
+struct blocks {
+  _Atomic(struct opgap_thread *) owner[BLOCK_COUNT]; /* together: a look at all of them is 32 cache lines */
+  struct block at[BLOCK_COUNT];
 };
 
 #define RANGE_COUNT 4096u
@@ -99,7 +104,7 @@ static struct {
   uint8_t (*is_async)(opgap_torch_function *);
   unsigned sequence_offset;
   bool python_stacks, scheduled, plain; /* plain: neither of them */
-  struct block *blocks;                 /* BLOCK_COUNT, or NULL */
+  struct blocks *blocks;                /* or NULL */
 } torch;
 static _Atomic bool announce_late;
 
@@ -156,7 +161,22 @@ static bool range_is_open(uint64_t tag)
 
 /* ---- a thread's block ---- */
 
-/* The block of the calling thread, or NULL when another slot has taken its place. */
+/* The number of a slot's block; BLOCK_COUNT when other slots have taken all. */
+static unsigned find_block(struct opgap_thread *thread)
+{
+  unsigned home = (unsigned)((uintptr_t)thread / OPGAP_SLOT_BYTES % BLOCK_COUNT);
+  for (unsigned i = 0; i < BLOCK_COUNT; i++) {
+    unsigned at = (home + i) % BLOCK_COUNT;
+    struct opgap_thread *owner = atomic_load_explicit(&torch.blocks->owner[at], memory_order_relaxed);
+    if (owner == thread ||
+        (owner == NULL && atomic_compare_exchange_strong_explicit(&torch.blocks->owner[at], &owner, thread,
+                                                                  memory_order_relaxed, memory_order_relaxed)))
+      return at;
+  }
+  return BLOCK_COUNT;
+}
+
+/* The block of the calling thread, or NULL where there is none. */
 static struct block *block_of(struct opgap_thread *thread)
 {
   struct opgap_cell *cell = opgap_cell;
@@ -164,13 +184,10 @@ static struct block *block_of(struct opgap_thread *thread)
     return cell->framework;
   if (torch.blocks == NULL)
     return NULL;
-  struct block *block = &torch.blocks[(uintptr_t)thread / OPGAP_SLOT_BYTES % BLOCK_COUNT];
-  struct opgap_thread *owner = atomic_load_explicit(&block->owner, memory_order_relaxed);
-  if (opgap_unlikely(owner != thread)) {
-    if (owner != NULL || !atomic_compare_exchange_strong_explicit(&block->owner, &owner, thread, memory_order_relaxed,
-                                                                  memory_order_relaxed))
-      return NULL;
-  }
+  unsigned found = find_block(thread);
+  if (found == BLOCK_COUNT)
+    return NULL;
+  struct block *block = &torch.blocks->at[found];
   if (block->names[0].key == 0) /* where NULL would be looked for */
     block->names[0].key = NO_KEY;
   cell->framework = block;
@@ -479,7 +496,7 @@ static void end(opgap_torch_function *function, void *context)
 
 static void map_blocks(void)
 {
-  size_t size = sizeof(struct block) * BLOCK_COUNT;
+  size_t size = sizeof(struct blocks);
   void *at = opgap_raw_mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
   if (at == NULL)
     return;

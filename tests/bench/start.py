@@ -191,13 +191,13 @@ def check(build):
             twin, first = (run_children(build, kind, 21, ways[name])[1] for name in ("twin", "first"))
             compare("page faults of a forked child that %s, less the twin's" % kind, first - twin, most_faults)
             if shutil.which("strace") is None:
-                print("system calls: skipped, strace is not installed")
+                print("left out: system calls (strace is not installed)")
                 continue
             twin, first = (system_calls(build, kind, ways[name]) for name in ("twin", "first"))
             compare("system calls of it, less the twin's", first - twin, most_calls)
         twin, child = instructions(ways["twin"]), instructions(ways["child"])
         if twin is None:
-            print("instructions: skipped, valgrind is not installed")
+            print("left out: instructions (valgrind is not installed)")
         else:
             compare("instructions of /bin/true, child, less the twin's", child - twin, MOST_INSTRUCTIONS)
     sys.exit(1 if failed else 0)

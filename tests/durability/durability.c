@@ -390,7 +390,7 @@ static void run(struct round *round)
   unsigned threads = 1 + (unsigned)round->number % 4;
   if (test->moment == IN_WRITE && threads == 1)
     threads = 2; /* there is no flusher without threads */
-  uint64_t count = test->signal ? 0 : test->place == ANYWHERE ? moment : 20000;
+  uint64_t count = test->signal ? 0 : test->place == ANYWHERE ? moment : test->place == SMALL_DISK ? 100000 : 20000;
   start(round, threads, count, report[1], errors[1]);
   close(report[1]);
   close(errors[1]);

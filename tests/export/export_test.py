@@ -714,7 +714,7 @@ def case_names():
     try:
         packets = perfetto_packets(export(trace, "perfetto", "names.pftrace"))
     except Skipped as reason:
-        print("case_names: Perfetto left out: %s" % reason)
+        print("left out: names in Perfetto (%s)" % reason)
         return
     expect(one_line in [n.name for p in packets for n in p.interned_data.event_names], True, "name in Perfetto")
 
@@ -907,7 +907,7 @@ def case_stdout():
         with open(os.path.join(WORK, "file.csv"), "rb") as file:
             expect(subprocess.run(["zstd", "-dc", packed], capture_output=True).stdout == file.read(), True, "zstd")
     else:
-        print("case_stdout: zstd left out: the program is not installed")
+        print("left out: zstd (the program is not installed)")
 
 
 def peak_kib(command):

@@ -54,7 +54,7 @@ fetch()
 checked=0 failed=0
 for version in $versions; do
   if [ ! -f "$cache/$version/cupti.h" ]; then
-    echo "CUDA $version: not checked, its headers are not in $cache"
+    echo "left out: CUDA $version (its headers are not in $cache)"
     continue
   fi
   checked=$((checked + 1))

@@ -750,7 +750,7 @@ def has_cpu_torch(python):
     probe = subprocess.run([python, "-c", find], capture_output=True, text=True)
     if probe.returncode == 0 and probe.stdout.strip() == "None":
         return True
-    print("        not with %s: %s" % (python, "it has no torch" if probe.returncode != 0 else
+    print("left out: %s (%s)" % (python, "it has no torch" if probe.returncode != 0 else
                                        "its torch brings the real CUPTI, which does not work with the fake driver"))
     return False
 

@@ -31,6 +31,8 @@ def expect(seen, wanted, what):
     global failed
     if seen != wanted:
         failed = 1
+        if isinstance(seen, dict) and isinstance(wanted, dict):
+            seen, wanted = ({k: d[k] for k in sorted(d) if seen.get(k) != wanted.get(k)} for d in (seen, wanted))
         print("FAILED  %s: %.400r, expected %.400r" % (what, seen, wanted))
     else:
         print("ok      " + what)

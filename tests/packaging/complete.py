@@ -82,5 +82,5 @@ for name in SHELLS:
     if shutil.which(name):
         failed += run(name)
     else:
-        print("%s is not installed: left out" % name)
+        print("left out: keys typed into %s (not installed)" % name)
 sys.exit(1 if failed else 0)

@@ -61,7 +61,7 @@ if command -v bash >/dev/null; then
   same "bash: arguments of the program" "train.py" "$(complete_bash opgap record --log quiet -- python3 tr)"
   same "bash: help" "report" "$(complete_bash opgap help rep)"
 else
-  echo "bash is not installed: left out"
+  echo "left out: bash (not installed)"
 fi
 
 if command -v fish >/dev/null; then
@@ -77,7 +77,7 @@ if command -v fish >/dev/null; then
   same "fish: traces" "folder/ perf.json run.opgap" "$(complete_fish 'opgap report ')"
   same "fish: arguments of the program" "train.py" "$(complete_fish 'opgap record -- python3 tr')"
 else
-  echo "fish is not installed: left out"
+  echo "left out: fish (not installed)"
 fi
 
 python3 "$(dirname "$0")/complete.py" || fail "a typed line was not completed as expected"

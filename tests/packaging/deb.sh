@@ -46,7 +46,7 @@ fi
 if command -v lintian >/dev/null; then
   lintian --fail-on warning "$program" "$development" 2>lintian.err || fail "lintian finds faults"
 else
-  echo "lintian is not installed: not asked"
+  echo "left out: lintian (not installed)"
 fi
 
 dpkg-deb -x "$program" root

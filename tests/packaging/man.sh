@@ -34,4 +34,6 @@ if command -v man >/dev/null; then
   for page in "$pages"/*.gz; do
     same "warnings of man about $page" "" "$(MANWIDTH=80 man --warnings -l "$page" 2>&1 >/dev/null)"
   done
+else
+  echo "left out: warnings of man (not installed)"
 fi

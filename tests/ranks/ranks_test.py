@@ -47,10 +47,10 @@ def other_host(folder):
         tried = subprocess.run(command + ["cat", "/proc/sys/kernel/random/boot_id"], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
     except OSError as error:
-        print("one host: %s" % error)
+        print("left out: a second host (%s)" % error)
         return []
     if tried.returncode != 0 or tried.stdout.decode().strip() != BOOT_ID:
-        print("one host: no namespaces here: %s" % tried.stderr.decode().strip())
+        print("left out: a second host (no namespaces here: %s)" % tried.stderr.decode().strip())
         return []
     return command
 

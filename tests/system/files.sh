@@ -79,11 +79,11 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
     secure" >"$folder/secure" 2>&1 || status=$?
   case $status in
   0) ;;
-  77) echo "secure execution: not tried, no overlay can be mounted here" ;;
-  78) echo "secure execution: not tried, the loader did not take the library" ;;
+  77) echo "left out: secure execution (no overlay can be mounted here)" ;;
+  78) echo "left out: secure execution (the loader did not take the library)" ;;
   *) fail "in secure execution the tracer did something: $(cat "$folder/secure" "$folder/said")" ;;
   esac
 else
-  echo "secure execution: not tried, only root can make such a program"
+  echo "left out: secure execution (only root can make such a program)"
 fi
 exit "$failed"

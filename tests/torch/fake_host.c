@@ -4,6 +4,7 @@
  *   load     nothing more
  *   ops      three ops inside a user range; the second is nested in the first; then one with sequence number 7
  *   threads  ranges that end on another thread, flagged as asynchronous or not, and what runs after them
+ *   crowd    250 threads at the same time, each with a range that the main thread ends, and an op after it
  *   fork     a user range that is open across a fork
  *   late     no PyInit_* look-up: the tracer must find the library by itself; then as ops
  *
@@ -79,6 +80,38 @@ static void run_threads(void)
   run_op("after collective", -1);
 }
 
+/* More threads than lie within the distance at which the addresses of their slots begin to look alike. */
+enum { CROWD = 250 };
+static struct fake_function *begun[CROWD];
+static pthread_barrier_t turn;
+
+static void *one_of_crowd(void *mine)
+{
+  *(struct fake_function **)mine = begin(TORCHSCRIPT, "script", -1, 0);
+  pthread_barrier_wait(&turn); /* all have begun */
+  pthread_barrier_wait(&turn); /* all are ended */
+  run_op("after script", -1);
+  return NULL;
+}
+
+static void run_crowd(void)
+{
+  pthread_t threads[CROWD];
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 256 * 1024);
+  pthread_barrier_init(&turn, NULL, CROWD + 1);
+  for (int i = 0; i < CROWD; i++)
+    if (pthread_create(&threads[i], &attributes, one_of_crowd, &begun[i]) != 0)
+      abort();
+  pthread_barrier_wait(&turn);
+  for (int i = 0; i < CROWD; i++)
+    end(begun[i]);
+  pthread_barrier_wait(&turn);
+  for (int i = 0; i < CROWD; i++)
+    pthread_join(threads[i], NULL);
+}
+
 static int run_fork(void)
 {
   struct fake_function *range = begin(USER, "across", -1, 0);
@@ -149,6 +182,8 @@ int main(int argc, char **argv)
     return 4;
   if (strcmp(mode, "threads") == 0)
     run_threads();
+  else if (strcmp(mode, "crowd") == 0)
+    run_crowd();
   else if (strcmp(mode, "fork") == 0) {
     if (run_fork() != 0)
       return 5;

@@ -65,6 +65,13 @@ def threads():
     check_equal("invalid records", trace.processes[run.pid]["invalid"], 0)
 
 
+def crowd():
+    """Each of many threads is told that its range has ended elsewhere."""
+    run, trace, _ = run_host("crowd")
+    check_equal("ops", dict(trace.calls(run.pid)), {"script": 250, "after script": 250})
+    check_equal("largest depth of what comes after", trace.op(run.pid, "after script", 0).depth, 0)
+
+
 def forks():
     """A range that is open across a fork belongs to the parent; the child's ops are its own."""
     run, trace, _ = run_host("fork")
@@ -84,5 +91,5 @@ def late():
                 [(run.pid, "torch was noticed late: ops before this moment are missing")])
 
 
-main({"understood": understood, "refused": refused, "retried": retried, "threads": threads, "forks": forks,
+main({"understood": understood, "refused": refused, "retried": retried, "threads": threads, "crowd": crowd, "forks": forks,
       "late": late}, sys.argv[5:])

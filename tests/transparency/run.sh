@@ -137,18 +137,18 @@ compare()
     command -v "$need" >/dev/null || missing="$missing $need"
   done
   if [ -n "$missing" ]; then
-    printf '%-42s skipped: not installed:%s\n' "$label" "$missing"
+    echo "left out: $label (not installed:$missing)"
     return
   fi
   if declare -F "prepare_$program" >/dev/null && ! "prepare_$program" >"$work/prepare.log" 2>&1; then
-    printf '%-42s skipped: %s\n' "$label" "$(tail -n 1 "$work/prepare.log")"
+    echo "left out: $label ($(tail -n 1 "$work/prepare.log"))"
     return
   fi
   done=1
   rm -rf "$work"/trace*
   run plain ""
   if grep -q '^no results' "$work/plain/seen"; then
-    printf '%-42s skipped: without the tracer there are %s\n' "$label" "$(grep '^no results' "$work/plain/seen")"
+    echo "left out: $label (without the tracer there are $(grep '^no results' "$work/plain/seen"))"
     return
   fi
   run traced "$work/trace.opgap"
@@ -193,7 +193,7 @@ if [ -n "$allocators" ]; then
     for place in before after; do
       for name in "${names[@]}"; do
         if [ -z "$path" ]; then
-          printf '%-42s skipped: %s is not installed\n' "$name" "$library"
+          echo "left out: $name ($library is not installed)"
           continue
         fi
         before="" after=""

@@ -1011,7 +1011,7 @@ START_TEST(guest_killed_while_its_session_begins)
   if (!takes_over)
     forget_run();
   if (!takes_over && WEXITSTATUS(status) == STOP_NO_PTRACE) {
-    puts("guest_killed_while_its_session_begins: skipped, no ptrace");
+    leave_out("guests killed while their sessions begin", "no ptrace");
     return;
   }
   ck_assert(takes_over);
