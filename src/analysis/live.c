@@ -224,8 +224,16 @@ void live_placed(struct live *l, struct live_waiting *w, uint32_t thread, unsign
 
 /* ---- steps, the end ---- */
 
-void live_step_ended(struct live *l)
+void live_step_ended(struct live *l, unsigned source)
 {
+  if (l->source != source) {
+    for (size_t i = 0; i < l->owners.count; i++) {
+      l->owners.at[i].steps = 0;
+      l->owners.at[i].growth = (struct line){0};
+    }
+    l->steps = 0;
+    l->source = source;
+  }
   l->steps++;
 }
 

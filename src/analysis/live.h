@@ -42,6 +42,7 @@ struct live {
   VEC(uint32_t) spare;
   struct opgap_map index; /* (thread << 32 | op, place) -> owners + 1 */
   uint64_t bytes, peak_bytes, peak_ns, peaks, steps;
+  unsigned source; /* of the steps */
 };
 
 /* Owners of the blocks that a thread made inside ops which have not ended, by depth: the first, + 1, 0: none. */
@@ -66,7 +67,8 @@ const struct live_owner *live_owner_of(const struct live *l, uint32_t owner);
 /* An op of this depth has ended; to be called when w->deepest > depth. */
 void live_op_ended(struct live *l, struct live_waiting *w, uint32_t thread, unsigned depth, uint32_t op,
                    uint32_t place);
-void live_step_ended(struct live *l);
+/* A step of this kind of marks has ended; once another kind counts, the steps of the former one are forgotten. */
+void live_step_ended(struct live *l, unsigned source);
 /* Brings all owners up to date, and joins to their threads those whose op never ended. */
 void live_finish(struct live *l);
 void live_free(struct live *l);

@@ -68,7 +68,7 @@ static void push(struct analysis *a, unsigned process, enum step_source source, 
   *VEC_PUSH(&list->churn) = p->churn;
   if (steps_source(p) != source)
     return;
-  live_step_ended(&p->live);
+  live_step_ended(&p->live, source);
   breakdown_step(a, process);
 }
 

@@ -75,7 +75,8 @@ struct block {
   struct opgap_python_cache python; /* touched only with OPGAP_STACKS=python */
 };
 
-/* A slot keeps the block that it has taken first, from where its address tells; so it is found without gaps from there. */
+/* A slot keeps the block that it has taken first, from where its address tells; so it is found without gaps from there.
+ */
 struct blocks {
   _Atomic(struct opgap_thread *) owner[BLOCK_COUNT]; /* together: a look at all of them is 32 cache lines */
   struct block at[BLOCK_COUNT];

@@ -285,6 +285,27 @@ START_TEST(test_growth_of_rounds)
 }
 END_TEST
 
+/* Marks that count more come after many that count less, as those of a thread that was started before: the line goes
+ * through the steps of the report alone. */
+START_TEST(test_growth_by_better_marks)
+{
+  with_events();
+  for (uint64_t i = 0; i < 60; i++)
+    fake_user_op(p, t, 0, 10 + 10 * i, 15 + 10 * i, "ProfilerStep#7");
+  for (uint64_t i = 0; i < 40; i++) {
+    uint64_t at = 1000 + 1000 * i;
+    allocate(t, 1, at + 10, 0x100000 + i * 256, 100);
+    fake_op(p, t, 0, at, at + 20, "aten::cat", 0, 0);
+    fake_step(p, t, at + 900);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->steps.count, 40);
+  ck_assert_uint_eq(lived(s, 100, "aten::cat")->growth_points, 30);
+  ck_assert_double_eq_tol(lived(s, 100, "aten::cat")->growth_bytes, 100, 1e-9);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* Steps inside the op that makes the blocks: its name comes when all of them are done. */
 START_TEST(test_growth_inside_an_op)
 {
@@ -595,6 +616,7 @@ int main(void)
   tcase_add_test(tests, test_failed_realloc_keeps_the_block);
   tcase_add_test(tests, test_growth_by_op);
   tcase_add_test(tests, test_growth_of_rounds);
+  tcase_add_test(tests, test_growth_by_better_marks);
   tcase_add_test(tests, test_growth_inside_an_op);
   tcase_add_test(tests, test_address_comes_again);
   tcase_add_test(tests, test_interval_of_a_slope);
