@@ -185,6 +185,20 @@ static bool is_pipe(const struct analysis *a, const struct past_call *call)
   return call->named && strncmp(analysis_text(a, (uint32_t)call->object), "pipe:", 5) == 0;
 }
 
+/* Not what pipes, eventfds, timers and other descriptors are waited for.  An epoll instance of which one descriptor was
+ * ready does not tell which, so of a process that uses sockets it is one.  In traces of older versions a poll waits for
+ * the network unless it names a pipe. */
+static bool waits_for_socket(const struct analysis *a, const struct process *p, const struct hook *hook,
+                             const struct past_call *call)
+{
+  const char *name = call->named ? analysis_text(a, (uint32_t)call->object) : "";
+  if (hook->verb == VERB_POLL && !(hook->flags & OPGAP_EVENT_WAITED))
+    return !is_pipe(a, call);
+  if (strcmp(name, EVENTPOLL) == 0 || (name[0] == '\0' && hook->verb != VERB_POLL))
+    return p->networks;
+  return call->named && analysis_name_flags(a, (uint32_t)call->object) & NAME_SOCKET;
+}
+
 /* A wait that nobody was seen to end. */
 static void walk_unexplained(struct walk *w, struct thread *t, const struct hook *hook, const struct past_call *call,
                              uint64_t ns)
@@ -227,10 +241,10 @@ static void walk_unexplained(struct walk *w, struct thread *t, const struct hook
   case VERB_READ:
   case VERB_WRITE:
   case VERB_POLL:
-    if (is_pipe(w->a, call))
-      add(w, t, OPGAP_CAUSE_SYNCHRONISATION, DOING_WAIT, hook->name, 0, ns);
-    else
+    if (waits_for_socket(w->a, &w->a->processes[t->process], hook, call))
       add(w, t, OPGAP_CAUSE_COMMUNICATION, DOING_SOCKET, hook->name, 0, ns);
+    else
+      add(w, t, OPGAP_CAUSE_SYNCHRONISATION, DOING_WAIT, hook->name, 0, ns);
     break;
   default:
     add(w, t, OPGAP_CAUSE_UNKNOWN, DOING_WAIT, hook->name, 0, ns);

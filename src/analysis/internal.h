@@ -871,6 +871,10 @@ bool timeline_waker(struct analysis *a, const struct thread *t, const struct pas
  * no later than `end`. */
 bool timeline_file_holder(const struct analysis *a, const struct thread *t, const struct past_call *call,
                           uint64_t start, uint64_t end, struct tenure *tenure);
+#define EVENTPOLL "anon_inode:[eventpoll]" /* what the kernel calls an epoll instance */
+/* object: of a wait for descriptors, a gid. */
+bool timeline_polls_sockets(const struct analysis *a, const struct process *p, const struct hook *hook,
+                            uint64_t object);
 void timeline_free(struct thread *t);
 void timeline_free_edges(struct edge_table *table);
 

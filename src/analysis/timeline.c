@@ -231,14 +231,23 @@ static void file_closed(const struct analysis *a, const struct thread *t, const 
 
 /* ---- calls ---- */
 
-/* Sockets may be polled for what is to be sent; and a condition of Python's may be its GIL, which is taken by timed
+/* Whether what was polled holds sockets.  Traces of older versions do not tell, nor do epoll instances that came from
+ * elsewhere: there a process that uses sockets is taken to poll them. */
+bool timeline_polls_sockets(const struct analysis *a, const struct process *p, const struct hook *hook, uint64_t object)
+{
+  bool tells = hook->flags & OPGAP_EVENT_WAITED && strcmp(analysis_text(a, (uint32_t)object), EVENTPOLL) != 0;
+  return tells ? analysis_name_flags(a, (uint32_t)object) & NAME_SOCKET : p->networks;
+}
+
+/* A poll for a socket waits for others; and a condition of Python's may be its GIL, which is taken by timed
  * waits one after the other (gaps.c), of a length that sys.setswitchinterval sets.  A lock whose time was over was
  * held. */
-static bool timed_out(const struct process *p, const struct hook *hook, const struct opgap_record *r)
+static bool timed_out(const struct analysis *a, const struct process *p, const struct hook *hook,
+                      const struct opgap_record *r, uint64_t object)
 {
   switch (hook->verb) {
   case VERB_POLL:
-    return r->status == 0 && r->field[1] == 0 && !p->networks;
+    return r->status == 0 && r->field[1] == 0 && !timeline_polls_sockets(a, p, hook, object);
   case VERB_SEM:
     return r->status == TIMED_OUT;
   case VERB_COND:
@@ -277,7 +286,7 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
                              .depth = r->depth,
                              .named = named,
                              .blocks = hooks_block(hook->flags, (enum verb)hook->verb, flags & NAME_FILE)};
-  past->timed_out = timed_out(p, hook, r);
+  past->timed_out = timed_out(a, p, hook, r, object);
   past->message = hook->verb == VERB_READ && r->field[1] == MESSAGE_HEADER;
   if (named && hook->verb == VERB_FILE_LOCK && r->field[1] != 0 &&
       !(r->field[1] & (FILE_LOCK_TRIES | FILE_LOCK_UNLOCKS))) {

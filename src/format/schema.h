@@ -41,6 +41,7 @@ struct opgap_event {
 #define OPGAP_EVENT_OBJECT_NAME 16 /* the object is an interned name (a file, pipe, socket), not an address */
 #define OPGAP_EVENT_ALLOC 32       /* value is bytes asked for */
 #define OPGAP_EVENT_FREE 64
+#define OPGAP_EVENT_WAITED 128 /* a wait for descriptors: its object is a socket if it waited for one in vain */
 
 /* Value of an allocation event whose object was given back: a realloc of a block writes this first. */
 #define OPGAP_ALLOC_RELEASED UINT64_MAX

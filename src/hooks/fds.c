@@ -4,8 +4,11 @@
  * Ownership A private mapping, so a forked child has its own copy; its ids belong to the parent's name table, so the
  *           child clears it when its session starts.
  * Rules     A descriptor that the program opens by an absolute path has that name.  For all others (inherited,
- * received, pipes, sockets, relative paths, opened behind our back) the kernel is asked on first use, once. 0 means not
- * asked yet; UNKNOWN that the kernel had no answer.
+ * received, pipes, sockets, relative paths, opened behind our back) the kernel is asked on first use, once. An id of 0
+ * means not asked yet; UNKNOWN that the kernel had no answer.
+ *
+ * A wait for descriptors whose time is over is communication if a socket was among them, else a sleep; so entries also
+ * tell sockets, but for the two ends of a socketpair, which connect threads of this process or it and its children.
  */
 #include "hooks/hooks.h"
 
@@ -14,7 +17,10 @@
 #include "record/raw.h"
 
 #define FD_LIMIT 65536u /* descriptors above are asked for each time */
-#define UNKNOWN UINT32_MAX
+#define ID 0x3fffffffu  /* of an entry; ids are offsets in a table of some MiB */
+#define UNKNOWN ID
+#define SOCKET (1u << 31) /* a socket; of an epoll instance: it holds one */
+#define TOLD (1u << 30)   /* of an epoll instance: all that it holds was seen; else an end of a socketpair */
 
 static uint32_t *table; /* [FD_LIMIT], NULL until the first session */
 
@@ -76,6 +82,8 @@ static uint32_t intern_path(const char *path, size_t length)
 static uint32_t intern_kernel_name(const char *name, size_t length)
 {
   static const char deleted[] = " (deleted)";
+  if (starts_with(name, length, "socket:["))
+    return opgap_intern(name, length) | SOCKET;
   if (name[0] != '/')
     return opgap_intern(name, length);
   if (length > sizeof deleted - 1 && memcmp(name + length - (sizeof deleted - 1), deleted, sizeof deleted - 1) == 0)
@@ -101,18 +109,32 @@ static uint32_t ask_kernel(int fd)
   return intern_link(link);
 }
 
-uint32_t opgap_fd_name(int fd)
+/* With what is known of it besides its name. */
+static uint32_t entry_of(int fd)
 {
-  if (opgap_unlikely(fd < 0))
-    return 0;
   if (opgap_unlikely(table == NULL || (unsigned)fd >= FD_LIMIT))
     return ask_kernel(fd);
-  uint32_t id = table[fd];
-  if (opgap_unlikely(id == 0)) {
-    id = ask_kernel(fd);
-    table[fd] = id ? id : UNKNOWN;
+  uint32_t entry = table[fd];
+  if (opgap_unlikely((entry & ID) == 0)) {
+    uint32_t answer = ask_kernel(fd);
+    table[fd] = entry |= answer ? answer : UNKNOWN;
   }
-  return id == UNKNOWN ? 0 : id;
+  return entry;
+}
+
+static uint32_t id_of(uint32_t entry)
+{
+  return (entry & ID) == UNKNOWN ? 0 : entry & ID;
+}
+
+static bool is_network(uint32_t entry)
+{
+  return (entry & (SOCKET | TOLD)) == SOCKET;
+}
+
+uint32_t opgap_fd_name(int fd)
+{
+  return opgap_unlikely(fd < 0) ? 0 : id_of(entry_of(fd));
 }
 
 /* A pipe's or a socket's name is its inode's number, which costs less to ask for than the link in /proc. */
@@ -137,7 +159,7 @@ static uint32_t guest_inode_name(int fd)
 
 bool opgap_fd_guest_name(int fd, uint32_t *name)
 {
-  *name = table != NULL && (unsigned)fd < FD_LIMIT ? table[fd] : 0;
+  *name = table != NULL && (unsigned)fd < FD_LIMIT ? table[fd] & ID : 0;
   if (*name == 0 && fd >= 0) {
     *name = guest_inode_name(fd);
     return *name != UNKNOWN;
@@ -151,6 +173,34 @@ void opgap_fd_new(int fd)
 {
   if (writable(fd) && table[fd])
     table[fd] = 0;
+}
+
+static void note(int fd, uint32_t flags)
+{
+  if (fd >= 0 && writable(fd))
+    table[fd] = flags;
+}
+
+void opgap_fd_socket(int fd)
+{
+  note(fd, SOCKET);
+}
+
+void opgap_fd_pair(const int fds[2])
+{
+  note(fds[0], SOCKET | TOLD);
+  note(fds[1], SOCKET | TOLD);
+}
+
+void opgap_fd_epoll(int fd)
+{
+  note(fd, TOLD);
+}
+
+void opgap_fd_watched(int epoll, int fd)
+{
+  if (epoll >= 0 && fd >= 0 && writable(epoll) && is_network(entry_of(fd)))
+    table[epoll] |= SOCKET;
 }
 
 void opgap_fd_copy(int from, int to)
@@ -217,24 +267,95 @@ uint32_t opgap_fd_opened(int fd, int dirfd, const char *path, int error)
   return id;
 }
 
-uint32_t opgap_polled_name(const struct pollfd *fds, nfds_t count, int result)
+/* Of descriptors that were waited for in vain: the first socket, else the first that is none. */
+struct vain {
+  uint32_t socket, other;
+};
+
+static void add_vain(struct vain *vain, int fd)
 {
-  if (result < 0)
-    return 0; /* perhaps EFAULT */
-  for (nfds_t i = 0; i < count; i++)
-    if (fds[i].fd >= 0 && (result == 0 || fds[i].revents))
-      return opgap_fd_name(fds[i].fd);
-  return 0;
+  uint32_t entry = entry_of(fd);
+  if (is_network(entry) && vain->socket == 0)
+    vain->socket = id_of(entry);
+  else if (!(entry & SOCKET) && vain->other == 0)
+    vain->other = id_of(entry);
 }
 
-uint32_t opgap_selected_name(int limit, const fd_set *readers, const fd_set *writers, int result)
+static uint32_t vain_name(const struct vain *vain)
 {
-  if (result <= 0)
-    return 0; /* the sets are empty after a time-out */
-  for (int fd = 0; fd < limit && fd < FD_SETSIZE; fd++)
+  return vain->socket ? vain->socket : vain->other;
+}
+
+uint32_t opgap_polled_name(const struct pollfd *fds, nfds_t count, int result, int error)
+{
+  struct vain vain = {0};
+  if (result < 0 && error != EINTR)
+    return 0; /* perhaps EFAULT */
+  for (nfds_t i = 0; i < count && vain.socket == 0; i++) {
+    if (fds[i].fd < 0)
+      continue;
+    if (result <= 0)
+      add_vain(&vain, fds[i].fd);
+    else if (fds[i].revents)
+      return opgap_fd_name(fds[i].fd);
+  }
+  return vain_name(&vain);
+}
+
+/* A caller's set lies in its frame as a rule: what is so close above ours can be read, whatever the program gave. */
+#define CALLERS_BYTES 32768u
+
+static bool in_callers_frame(const fd_set *set)
+{
+  uintptr_t here = (uintptr_t)__builtin_frame_address(0), at = (uintptr_t)set;
+  return at > here && at - here < CALLERS_BYTES;
+}
+
+void opgap_select_before(struct opgap_selected *selected, int limit, const fd_set *readers, const fd_set *writers,
+                         const fd_set *errors)
+{
+  const fd_set *sets[] = {readers, writers, errors};
+  unsigned words = limit > 0 ? ((unsigned)limit + SELECT_BITS - 1) / SELECT_BITS : 0;
+  selected->limit = limit < FD_SETSIZE ? limit : FD_SETSIZE;
+  selected->all = true;
+  selected->words = words < SELECT_WORDS ? words : SELECT_WORDS;
+  for (unsigned w = 0; w < selected->words; w++)
+    selected->bits[w] = 0;
+  for (unsigned i = 0; i < sizeof sets / sizeof *sets && words > 0; i++) {
+    if (sets[i] == NULL)
+      continue;
+    selected->all &= in_callers_frame(sets[i]);
+    for (unsigned w = 0; w < selected->words && in_callers_frame(sets[i]); w++)
+      selected->bits[w] |= (unsigned long)sets[i]->fds_bits[w];
+  }
+}
+
+uint32_t opgap_selected_name(const struct opgap_selected *selected, const fd_set *readers, const fd_set *writers,
+                             int result, int error)
+{
+  struct vain vain = {0};
+  if (result < 0 && error != EINTR)
+    return 0;
+  for (int fd = 0; result > 0 && fd < selected->limit; fd++)
     if ((readers && FD_ISSET(fd, readers)) || (writers && FD_ISSET(fd, writers)))
       return opgap_fd_name(fd);
-  return 0;
+  if (result > 0)
+    return 0;
+  for (int fd = 0; fd < selected->limit && vain.socket == 0; fd++)
+    if (selected->bits[(unsigned)fd / SELECT_BITS] >> ((unsigned)fd % SELECT_BITS) & 1)
+      add_vain(&vain, fd);
+  if (!selected->all && selected->limit > 0) /* sets that were not looked at: one holds the highest */
+    add_vain(&vain, selected->limit - 1);
+  return vain_name(&vain);
+}
+
+uint32_t opgap_epolled_name(int fd, int result)
+{
+  static const char sockets[] = "socket:[epoll]";
+  uint32_t entry = fd < 0 ? 0 : entry_of(fd);
+  if (result > 0 || !(entry & TOLD))
+    return id_of(entry);
+  return entry & SOCKET ? opgap_intern(sockets, sizeof sockets - 1) : 0;
 }
 
 void opgap_hooks_session_started(void)

@@ -321,26 +321,55 @@ OPGAP_EXPORT int pipe(int fds[2]){NEED_DESCRIPTOR(pipe) NEW_PAIR(opgap_real.pipe
 
 OPGAP_EXPORT int pipe2(int fds[2], int flags){NEED_DESCRIPTOR(pipe2) NEW_PAIR(opgap_real.pipe2(fds, flags))}
 
-OPGAP_EXPORT int socketpair(int domain, int type, int protocol,
-                            int fds[2]){NEED(socketpair) NEW_PAIR(opgap_real.socketpair(domain, type, protocol, fds))}
+OPGAP_EXPORT int socketpair(int domain, int type, int protocol, int fds[2])
+{
+  NEED(socketpair)
+  int result = opgap_real.socketpair(domain, type, protocol, fds);
+  if (result == 0)
+    opgap_fd_pair(fds);
+  return result;
+}
 
-OPGAP_EXPORT
-    int socket(int domain, int type, int protocol){NEED(socket) NEW_FD(opgap_real.socket(domain, type, protocol))}
+OPGAP_EXPORT int socket(int domain, int type, int protocol)
+{
+  NEED(socket)
+  int result = opgap_real.socket(domain, type, protocol);
+  opgap_fd_socket(result);
+  return result;
+}
 
-OPGAP_EXPORT int epoll_create1(int flags){NEED(epoll_create1) NEW_FD(opgap_real.epoll_create1(flags))}
+#define NEW_EPOLL(call)                                                                                                \
+  int result = call;                                                                                                   \
+  opgap_fd_epoll(result);                                                                                              \
+  return result;
+
+OPGAP_EXPORT int epoll_create(int size){NEED(epoll_create) NEW_EPOLL(opgap_real.epoll_create(size))}
+
+OPGAP_EXPORT int epoll_create1(int flags){NEED(epoll_create1) NEW_EPOLL(opgap_real.epoll_create1(flags))}
+
+OPGAP_EXPORT int epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event)
+{
+  NEED(epoll_ctl)
+  int result = opgap_real.epoll_ctl(epoll, operation, fd, event);
+  if (result == 0 && operation == EPOLL_CTL_ADD)
+    opgap_fd_watched(epoll, fd);
+  return result;
+}
 
 OPGAP_EXPORT int eventfd(unsigned count, int flags){NEED(eventfd) NEW_FD(opgap_real.eventfd(count, flags))}
 
 #define ACCEPT(call)                                                                                                   \
   struct opgap_thread *thread = OPGAP_ENTER(net);                                                                      \
   if (opgap_unlikely(thread == NULL)) {                                                                                \
-    NEW_FD(call)                                                                                                       \
+    int fd_ = call;                                                                                                    \
+    opgap_fd_socket(fd_);                                                                                              \
+    return fd_;                                                                                                        \
   }                                                                                                                    \
   uint32_t name = opgap_fd_name(fd);                                                                                   \
   uint64_t start = opgap_call_begin(thread, OPGAP_HOOK_ID_accept, name);                                               \
   int result = call;                                                                                                   \
   uint32_t error = result < 0 ? (uint32_t)errno : 0;                                                                   \
-  opgap_fd_new(result);                                                                                                \
+  opgap_fd_socket(result);                                                                                             \
   opgap_hook_end(thread, OPGAP_HOOK_ID_accept, start, name, 0, error);                                                 \
   return result;
 
@@ -349,6 +378,29 @@ OPGAP_EXPORT int accept(int fd, struct sockaddr *from,
 
 OPGAP_EXPORT int accept4(int fd, struct sockaddr *from, socklen_t *length,
                          int flags){NEED(accept4) ACCEPT(opgap_real.accept4(fd, from, length, flags))}
+
+/* ---- select: its sets are gone when its time is over ---- */
+
+#define SELECT(name, call)                                                                                             \
+  NEED(name)                                                                                                           \
+  struct opgap_thread *thread = OPGAP_ENTER(net);                                                                      \
+  if (opgap_unlikely(thread == NULL))                                                                                  \
+    return call;                                                                                                       \
+  struct opgap_selected selected;                                                                                      \
+  opgap_select_before(&selected, limit, readers, writers, errors);                                                     \
+  uint64_t start = opgap_call_begin(thread, OPGAP_HOOK_ID_##name, 0);                                                  \
+  int result = call, error = errno;                                                                                    \
+  uint64_t end = opgap_ticks();                                                                                        \
+  uint32_t object = opgap_selected_name(&selected, readers, writers, result, error);                                   \
+  opgap_hook_end_at(thread, OPGAP_HOOK_ID_##name, start, end, object, OPGAP_BYTES, OPGAP_ERRNO);                       \
+  return result;
+
+OPGAP_EXPORT int select(int limit, fd_set *readers, fd_set *writers, fd_set *errors, struct timeval *timeout){
+    SELECT(select, opgap_real.select(limit, readers, writers, errors, timeout))}
+
+OPGAP_EXPORT int pselect(int limit, fd_set *readers, fd_set *writers, fd_set *errors, const struct timespec *timeout,
+                         const sigset_t *mask){
+    SELECT(pselect, opgap_real.pselect(limit, readers, writers, errors, timeout, mask))}
 
 /* ---- closing many ---- */
 

@@ -16,7 +16,8 @@ enum {
   EDGE = OPGAP_EVENT_EDGE,
   OBJECT_NAME = OPGAP_EVENT_OBJECT_NAME,
   ALLOC = OPGAP_EVENT_ALLOC,
-  FREE = OPGAP_EVENT_FREE
+  FREE = OPGAP_EVENT_FREE,
+  WAITED = OPGAP_EVENT_WAITED
 };
 
 /* a row's group as users know it: cudart is the part of cuda that CUPTI can stand in for */

@@ -152,8 +152,30 @@ void opgap_fd_range(unsigned first, unsigned last) OPGAP_HIDDEN;
 uint32_t opgap_path_name(int dirfd, const char *path, int error) OPGAP_HIDDEN;
 /* Sees a descriptor opened by path; returns its name id. */
 uint32_t opgap_fd_opened(int fd, int dirfd, const char *path, int error) OPGAP_HIDDEN;
-uint32_t opgap_polled_name(const struct pollfd *fds, nfds_t count, int result) OPGAP_HIDDEN;
-uint32_t opgap_selected_name(int limit, const fd_set *readers, const fd_set *writers, int result) OPGAP_HIDDEN;
+/* The same of a socket, of the ends of a socketpair, of an epoll instance; and that one is to wait for fd. */
+void opgap_fd_socket(int fd) OPGAP_HIDDEN;
+void opgap_fd_pair(const int fds[2]) OPGAP_HIDDEN;
+void opgap_fd_epoll(int fd) OPGAP_HIDDEN;
+void opgap_fd_watched(int epoll, int fd) OPGAP_HIDDEN;
+/* Objects of waits for descriptors: the first one ready.  Of a wait whose time was over, or that a signal interrupted,
+ * a socket if it waited for one (no end of a socketpair), else the first descriptor that is none; 0: nothing of that.
+ */
+uint32_t opgap_polled_name(const struct pollfd *fds, nfds_t count, int result, int error) OPGAP_HIDDEN;
+/* The sets of a select, which clears them: copied before the call, as far as they can be read without a fault. */
+#define SELECT_BITS (8u * (unsigned)sizeof(unsigned long))
+#define SELECT_WORDS (FD_SETSIZE / SELECT_BITS)
+struct opgap_selected {
+  unsigned long bits[SELECT_WORDS]; /* the first `words` */
+  unsigned words;
+  int limit;
+  bool all; /* none was left out */
+};
+void opgap_select_before(struct opgap_selected *selected, int limit, const fd_set *readers, const fd_set *writers,
+                         const fd_set *errors) OPGAP_HIDDEN;
+uint32_t opgap_selected_name(const struct opgap_selected *selected, const fd_set *readers, const fd_set *writers,
+                             int result, int error) OPGAP_HIDDEN;
+/* Of an epoll instance that it is not known what it waits for: itself. */
+uint32_t opgap_epolled_name(int fd, int result) OPGAP_HIDDEN;
 
 /* ---- expressions of hooks.def ---- */
 
@@ -163,8 +185,8 @@ uint32_t opgap_selected_name(int limit, const fd_set *readers, const fd_set *wri
 #define OPGAP_ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
 #define OPGAP_STREAM(stream) ((stream) ? opgap_fd_name(fileno_unlocked(stream)) : 0)
 #define OPGAP_FOLDER(folder) ((folder) ? opgap_fd_name(dirfd(folder)) : 0)
-#define OPGAP_POLLED(fds, count) opgap_polled_name(fds, count, result)
-#define OPGAP_SELECTED(limit, readers, writers) opgap_selected_name(limit, readers, writers, result)
+#define OPGAP_POLLED(fds, count) opgap_polled_name(fds, count, result, error)
+#define OPGAP_EPOLLED(fd) opgap_epolled_name(fd, result)
 #define OPGAP_BYTES ((int64_t)result > 0 ? (uint64_t)result : 0)
 /* lockf's command in flock's terms */
 static inline unsigned opgap_lockf_operation(int command)

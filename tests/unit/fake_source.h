@@ -31,6 +31,7 @@ enum fake_hook {
   FAKE_RENAME,
   FAKE_UNLINK,
   FAKE_MSYNC,
+  FAKE_EPOLL,
   FAKE_HOOK_END
 };
 

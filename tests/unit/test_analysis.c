@@ -662,8 +662,40 @@ START_TEST(test_network_in_steps_is_communication)
 }
 END_TEST
 
-/* A wait for descriptors until its time is over is a sleep, where the process uses no sockets: which descriptors it
- * waited for is not told when none was ready. */
+/* A wait for descriptors whose time is over is communication if a socket was among them, else a sleep, whatever else
+ * the process uses.  An epoll instance that came from elsewhere may hold any. */
+START_TEST(test_poll_that_times_out_waits_for_what_it_names)
+{
+  static const struct {
+    const char *object;
+    bool network;
+  } waits[] = {{"", false},
+               {"socket:[5]", true},
+               {"pipe:[6]", false},
+               {"anon_inode:[eventfd]", false},
+               {"socket:[epoll]", true},
+               {"anon_inode:[eventpoll]", true}};
+  for (size_t k = 0; k < sizeof waits / sizeof *waits; k++) {
+    fake_reset();
+    setup();
+    fake_file_call(p, t, 0, FAKE_READ, 100, 200, "socket:[5]", 8);
+    for (uint64_t i = 0; i < WAITING_STEPS; i++) {
+      waiting_step_ops(i);
+      fake_file_call(p, t, 0, FAKE_EPOLL, waiting_step(i) + 3000, waiting_step(i) + 8000, waits[k].object, 0);
+      waiting_step_ends(i);
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    bool pipe = strncmp(waits[k].object, "pipe", 4) == 0; /* its writer was not seen */
+    enum opgap_cause cause = pipe ? OPGAP_CAUSE_SYNCHRONISATION : OPGAP_CAUSE_SLEEP;
+    ck_assert_uint_eq(s->breakdown.wait_ns[cause], waits[k].network ? 0 : 19 * 5000 * US);
+    ck_assert_uint_eq(s->breakdown.class_ns[OPGAP_CLASS_COMMUNICATION], waits[k].network ? 19 * 5000 * US : 0);
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
+/* Of older traces a wait for descriptors until its time is over is a sleep, where the process uses no sockets: which
+ * descriptors it waited for is not told when none was ready. */
 START_TEST(test_poll_that_times_out_is_sleep)
 {
   for (int networks = 0; networks < 2; networks++) {
@@ -1762,6 +1794,7 @@ int main(void)
   tcase_add_test(tests, test_reads_in_steps_are_data_loading);
   tcase_add_test(tests, test_network_in_steps_is_communication);
   tcase_add_test(tests, test_poll_that_times_out_is_sleep);
+  tcase_add_test(tests, test_poll_that_times_out_waits_for_what_it_names);
   tcase_add_test(tests, test_waits_that_time_out);
   tcase_add_test(tests, test_gil_of_plain_python);
   tcase_add_test(tests, test_wait_for_collective_is_communication);
