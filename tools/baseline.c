@@ -39,6 +39,9 @@ static int check(const struct opgap_runs *runs)
     if (run->lost_threads > 0)
       return opgap_fail(OPGAP_EXIT_INCOMPARABLE, "%s lost %llu threads: its counts are not exact", run->path,
                         (unsigned long long)run->lost_threads);
+    if (run->size_reached)
+      return opgap_fail(OPGAP_EXIT_INCOMPARABLE, "%s was recorded only up to the size that OPGAP_MAX_SIZE allows",
+                        run->path);
     if (run->steps == 0)
       return opgap_fail(OPGAP_EXIT_INCOMPARABLE, "%s has no steps after warm-up: nothing to compare per step",
                         run->path);

@@ -760,6 +760,33 @@ static void add_stopped(struct analysis *a)
         longest->info->pid, stopped > 1 ? ", and for a part of others" : "");
 }
 
+/* What OPGAP_MAX_SIZE left out: the process whose recording ended first speaks for the others. */
+static void add_size_reached(struct analysis *a)
+{
+  struct opgap_summary *s = a->summary;
+  const struct process *first = NULL;
+  unsigned count = 0;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *p = &a->processes[i];
+    if (!p->info->size_reached)
+      continue;
+    count++;
+    if (first == NULL || p->last_ns < first->last_ns)
+      first = p;
+  }
+  if (first == NULL)
+    return;
+  const char *limit = limit_of(a, "OPGAP_MAX_SIZE");
+  s->notices[s->notice_count++] =
+      opgap_pool_printf(a->pool,
+                        "recording of process %d ended after %.3f s of its %.3f s, at the size that was set "
+                        "(OPGAP_MAX_SIZE=%s)%s; figures "
+                        "are of what came before",
+                        first->info->pid, (double)(first->last_ns - first->info->start_ns) / 1e9,
+                        (double)(first->end_ns - first->info->start_ns) / 1e9, limit ? limit : "?",
+                        count > 1 ? opgap_pool_printf(a->pool, ", and of %u others later", count - 1) : "");
+}
+
 /* What the flight recorder dropped: the process that was traced longest speaks for the others. */
 static void add_dropped(struct analysis *a)
 {
@@ -827,8 +854,9 @@ static void add_pause(struct analysis *a)
     a->summary->notices[a->summary->notice_count++] = pause;
 }
 
-/* The most that add_limits, add_stopped, add_dropped, add_lines_skipped, add_losses and add_pause add. */
-#define LIMITS (9 + OPGAP_LOSS_COUNT)
+/* The most that add_limits, add_stopped, add_size_reached, add_dropped, add_lines_skipped, add_losses and add_pause
+ * add. */
+#define LIMITS (10 + OPGAP_LOSS_COUNT)
 
 static void list_notices(struct analysis *a)
 {
@@ -843,6 +871,7 @@ static void list_notices(struct analysis *a)
   VEC_FREE(&notes);
   add_limits(a);
   add_stopped(a);
+  add_size_reached(a);
   add_dropped(a);
   add_lines_skipped(a);
   add_losses(a);

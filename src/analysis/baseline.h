@@ -84,6 +84,7 @@ struct opgap_run {
   size_t steps_found, skipped, steps; /* all; warm-up; those that samples are about */
   size_t typical_steps;
   uint64_t lost_records, invalid_records;
+  bool size_reached;                     /* recorded only up to OPGAP_MAX_SIZE; otherwise as the next */
   uint64_t lost_threads;                 /* of a trace; no file of a baseline has it, which is not made of such a run */
   const char *lost_why;                  /* for which reasons, and what prevents them; NULL: not known */
   const char *damage;                    /* NULL: complete */

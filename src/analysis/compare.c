@@ -854,6 +854,9 @@ static void check_side(struct comparing *k, const char *side, const struct opgap
     if (run->lost_threads > 0)
       reason(k, "%s: %s lost %llu threads: its counts are not exact (record with a larger --buffer)", side, run->path,
              (unsigned long long)run->lost_threads);
+    if (run->size_reached)
+      reason(k, "%s: %s was recorded only up to the size that OPGAP_MAX_SIZE allows: its counts are of a part", side,
+             run->path);
     if (run->invalid_records > 0)
       reason(k, "%s: %s has %llu invalid records", side, run->path, (unsigned long long)run->invalid_records);
     if (run->damage != NULL)

@@ -874,6 +874,8 @@ bool opgap_runs_add_trace(struct opgap_runs *runs, const struct opgap_source *so
   run->lost_why = lost_why(runs->pool, summary);
   run->lost_threads = summary->lost_threads;
   run->invalid_records = summary->invalid_records;
+  for (unsigned i = 0; i < source->process_count; i++)
+    run->size_reached |= source->process(source->context, i)->size_reached;
   if (!summary->complete)
     run->damage = opgap_pool_string(runs->pool, summary->damage_count ? summary->damage[0] : "bytes are missing");
   read_run(runs, run, source, summary);

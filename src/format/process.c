@@ -236,7 +236,9 @@ static void fill_info(struct process *process)
   info->ended = ended_by_name(text);
   fill_losses(process);
   info->lost_threads = (uint64_t)info_number(process, "lost_threads", 0);
-  if ((text = process_info(process, "stopped")) != NULL) {
+  text = process_info(process, "stopped");
+  info->size_reached = text != NULL && strcmp(text, OPGAP_SIZE_REACHED) == 0;
+  if (text != NULL && !info->size_reached) {
     info->complete = false;
     damage_add(&process->damage, "recording stopped early: %s", text);
   }

@@ -63,6 +63,7 @@ struct opgap_process_info {
   bool forked;         /* began by fork without exec */
   bool kill_safe;      /* its rings outlive it */
   bool complete;       /* no byte damaged or missing */
+  bool size_reached;   /* its recording ended at the size that was set for it: no damage */
   uint64_t records, invalid_records, damaged_bytes;
   uint64_t lost_records;              /* of the program and its GPUs; the tracer's own samples are none of them */
   uint64_t lost_threads;              /* that found no slot: nothing of them is recorded */

@@ -93,6 +93,14 @@ static void give_up(const char *why, long error)
                  opgap_config.folder, why, (int)-error);
 }
 
+/* As large as it was to become. */
+static void size_reached(void)
+{
+  static bool said;
+  stop_writing(OPGAP_SIZE_REACHED);
+  opgap_notice(&said, "recording to %s ends here (" OPGAP_SIZE_REACHED "), the program goes on", opgap_config.folder);
+}
+
 static bool write_all(int fd, const char *bytes, size_t size, long *error)
 {
   while (size > 0) {
@@ -177,7 +185,7 @@ int opgap_trace_append(void *context, const void *bytes, size_t size)
   }
   uint64_t end = state->file_bytes + size + (state->last_words ? 0 : LAST_WORDS_BYTES);
   if (max && end > max) {
-    give_up("OPGAP_MAX_SIZE is reached", 0);
+    size_reached();
     return -27;
   }
   if (!opgap_within_file_limit(end)) {

@@ -1,4 +1,5 @@
-# A trace that reached its largest size says so, counts what it lost, and is incomplete; the program is not disturbed.
+# A trace that reached the size that was set for it is no damaged one: the head says so and counts what it lost, a
+# baseline refuses it; the program is not disturbed.
 cat >opens.py <<'END'
 for i in range(100000):
     open("/dev/null").close()
@@ -9,7 +10,14 @@ echo $?
 opgap report t.opgap >report 2>errors
 echo $?
 sed 's/t.opgap[^:]*opgt/FILE/' errors
-grep -c 'recording stopped early: OPGAP_MAX_SIZE is reached' report
+grep -c DAMAGED report
+sed -n 's/^  notice *\(recording of process\) [0-9]* ended after [0-9.]* s of its [0-9.]* s/\1 N ended/p' report | tr '\n' ' ' |
+  tr -s ' '
+echo
+sed -n 's/^  notice *records lost: [0-9]* /records lost: N /p' report
+opgap baseline --output base t.opgap 2>refused
+echo $?
+sed 's/lost [0-9]*/lost N/' refused
 opgap report --format json t.opgap >report.json 2>errors
 sed 's/t.opgap[^:]*opgt/FILE/' errors
 /usr/bin/python3 - <<'END'
