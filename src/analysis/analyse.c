@@ -924,7 +924,12 @@ static const char *gpu_status(struct analysis *a)
     if (value != NULL && value[0])
       return opgap_pool_string(a->pool, value);
   }
-  return "unavailable: no process ended by itself, so none could say";
+  bool used = false;
+  for (unsigned i = 0; i < a->process_count; i++)
+    used = used || a->processes[i].uses_gpu;
+  for (size_t i = 0; i < a->summary->call_count; i++)
+    used = used || strcmp(a->summary->calls[i].category, "cuda") == 0;
+  return used ? "unavailable: no process ended by itself, so none could say" : OPGAP_GPU_UNSEEN;
 }
 
 /* What recovery found after a kill is stamped with the time of recovery; the process ended with its last record. */
@@ -985,8 +990,8 @@ static void finish(struct analysis *a)
   finish_head(a);
   roles_finish(a);
   gpu_finish(a);
-  a->summary->gpu_status = gpu_status(a);
   calls_finish(a);
+  a->summary->gpu_status = gpu_status(a);
   list_notices(a);
   ops_finish(a);
   files_finish(a);

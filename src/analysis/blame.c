@@ -152,6 +152,7 @@ static enum doing file_doing(enum verb verb)
   case VERB_READ:
     return DOING_READ;
   case VERB_WRITE:
+  case VERB_FLUSH:
     return DOING_WRITE;
   case VERB_OPEN:
     return DOING_OPEN;
@@ -523,14 +524,14 @@ void blame_call(struct analysis *a, struct thread *t, const struct past_call *ca
   walk_thread(&w, t, call->start, call->end);
 }
 
-/* "reading /data/1.png and 3 more", "reading files" */
+/* "reading /data/1.png and other files", "reading files" */
 static void phrase_files(struct analysis *a, const struct cause_row *row, const char *verb, const char *none,
                          char *text, size_t size)
 {
   if (row->example == 0)
     snprintf(text, size, "%s%s", verb, none);
   else if (row->examples > 1)
-    snprintf(text, size, "%s %s and %u more", verb, analysis_text(a, row->example), row->examples - 1);
+    snprintf(text, size, "%s %s and other files", verb, analysis_text(a, row->example));
   else
     snprintf(text, size, "%s %s", verb, analysis_text(a, row->example));
 }
@@ -569,7 +570,7 @@ static void phrase(struct analysis *a, const struct cause_row *row, char *text, 
     if (row->key.cause == OPGAP_CAUSE_DATA_LOADING && row->key.process != UINT32_MAX && row->key.thread == 0)
       phrase_files(a, row, "decoding or augmenting", " data", text, size);
     else if (row->example != 0)
-      phrase_files(a, row, "own code after", "", text, size);
+      phrase_files(a, row, "own code after calls on", "", text, size);
     else
       snprintf(text, size, "own code, no call");
     break;

@@ -8,7 +8,7 @@
 /* Of what is made to be kept: data, or the name that it has in the end. */
 static bool is_write(enum verb verb)
 {
-  return verb == VERB_WRITE || verb == VERB_SYNC || verb == VERB_CHANGE;
+  return verb == VERB_WRITE || verb == VERB_FLUSH || verb == VERB_SYNC || verb == VERB_CHANGE;
 }
 
 const char *files_verb(enum verb verb)
@@ -22,6 +22,8 @@ const char *files_verb(enum verb verb)
     return "open";
   case VERB_CLOSE:
     return "close";
+  case VERB_FLUSH:
+    return "flush";
   case VERB_SYNC:
     return "sync";
   case VERB_STAT:

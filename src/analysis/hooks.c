@@ -77,7 +77,7 @@ static const struct rule {
     {"fdatasync", true, VERB_SYNC},
     {"sync", true, VERB_SYNC},
     {"msync", true, VERB_SYNC},
-    {"fflush", true, VERB_SYNC},
+    {"fflush", true, VERB_FLUSH},
     {"stat", false, VERB_STAT},
     {"access", false, VERB_STAT},
 };

@@ -49,6 +49,7 @@ enum verb {
   VERB_OPEN,
   VERB_CLOSE,
   VERB_SYNC,
+  VERB_FLUSH, /* of a stream's buffer */
   VERB_STAT,
   VERB_POLL,
   VERB_CONNECT,
@@ -520,7 +521,7 @@ static inline bool cause_of_others(const struct cause_key *key)
 struct cause_row {
   struct cause_key key;
   uint32_t example, latest; /* gid; 0: none */
-  uint32_t examples;        /* files seen */
+  uint32_t examples;        /* how often it was another file than the one before */
   uint64_t ns, count, example_ns, latest_ns;
   uint64_t last_gap; /* sums: the gap counted last */
 };

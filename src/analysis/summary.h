@@ -146,7 +146,8 @@ struct opgap_sum_memory {
   struct opgap_sum_failure *failures; /* by time */
 };
 
-/* Key: path, operation.  operation: the call's plain verb ("read", "write", "open", "sync", "stat", "other"). */
+/* Key: path, operation.  operation: the call's plain verb ("read", "write", "flush", "sync", "open", "close",
+ * "stat", "other"). */
 struct opgap_sum_file {
   const char *path, *operation;
   uint64_t calls, bytes, time_ns, failed;
@@ -579,6 +580,7 @@ struct opgap_summary {
   size_t damage_count, notice_count;
   const char **damage, **notices; /* notices: what the tracer said, each once, and more to know */
   const char *gpu_status;         /* "ok", "no device", "unavailable: reason" */
+#define OPGAP_GPU_UNSEEN "unavailable: no use of CUDA was seen"
   bool has_gpu;
 
   size_t process_count, untraced_count, op_count, call_count, file_count, lock_count, gpu_count, thread_count;

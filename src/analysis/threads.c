@@ -88,6 +88,7 @@ void threads_call(struct analysis *a, struct thread *t, const struct hook *hook,
   case VERB_WRITE:
   case VERB_OPEN:
   case VERB_CLOSE:
+  case VERB_FLUSH:
   case VERB_SYNC:
   case VERB_STAT:
   case VERB_MAP:

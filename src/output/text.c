@@ -306,7 +306,8 @@ static void head(const struct page *p)
        grouped(lost, sizeof lost, s->lost_records), threads, grouped(invalid, sizeof invalid, s->invalid_records),
        s->process_filter[0] ? " (of the whole trace)" : "");
   head_cost(p);
-  line(p, "GPU", "%s", s->gpu_status);
+  if (strcmp(s->gpu_status, OPGAP_GPU_UNSEEN) != 0)
+    line(p, "GPU", "%s", s->gpu_status);
   for (size_t i = 0; i < s->damage_count; i++)
     line(p, "damage", "%s", s->damage[i]);
   for (size_t i = 0; i < s->notice_count; i++)

@@ -1345,7 +1345,8 @@ START_TEST(test_wait_for_a_thread_that_reads)
   ck_assert_uint_eq(cause_ns(gap->causes, gap->cause_count, OPGAP_CAUSE_FILE_IO, "thread loader: reading /data/x"),
                     1500 * US);
   ck_assert_uint_eq(
-      cause_ns(gap->causes, gap->cause_count, OPGAP_CAUSE_PYTHON, "thread loader: own code after /data/x"), 2000 * US);
+      cause_ns(gap->causes, gap->cause_count, OPGAP_CAUSE_PYTHON, "thread loader: own code after calls on /data/x"),
+      2000 * US);
   ck_assert_uint_eq(causes_sum(s->gaps.thread_by_cause, s->gaps.thread_cause_count), s->gaps.thread_ns);
   opgap_summary_free(s);
 }

@@ -90,7 +90,7 @@ START_TEST(test_who_had_the_lock)
     ck_assert_uint_eq(gap_ns(s, OPGAP_CAUSE_LOCK, "the lock on " LOCK ", held by program (python): reading /c/x"),
                       seen ? 3000 * US : 0);
     ck_assert_uint_eq(
-        gap_ns(s, OPGAP_CAUSE_LOCK, "the lock on " LOCK ", held by program (python): own code after /c/x"),
+        gap_ns(s, OPGAP_CAUSE_LOCK, "the lock on " LOCK ", held by program (python): own code after calls on /c/x"),
         seen ? 4000 * US : 0);
     ck_assert_uint_eq(gap_ns(s, OPGAP_CAUSE_RUN_QUEUE, "woken, not yet running (no free CPU, or its lock still held)"),
                       seen ? 1000 * US : 0);
