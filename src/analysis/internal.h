@@ -365,11 +365,11 @@ struct process {
   struct name_cache uncached; /* the latest name whose id is too large for `names` */
   unsigned main_thread;       /* index into threads, UINT32_MAX if none */
   unsigned thread_count;
-  bool launcher;
-  bool python;                             /* its program is Python's interpreter */
-  bool networks;                           /* it connected, or read, wrote or polled a socket, so far */
-  uint64_t made_way_ns;                    /* a launcher's program began then, or its helper ended */
-  struct edge_table objects;               /* by address */
+  bool launcher, launch_helper; /* it made way for the program that it executed; it was there for such a one only */
+  bool python;                  /* its program is Python's interpreter */
+  bool networks;                /* it connected, or read, wrote or polled a socket, so far */
+  uint64_t made_way_ns;         /* a launcher's program began then, or its helper ended */
+  struct edge_table objects;    /* by address */
   VEC(struct mapped_module) modules;       /* with OPGAP_STACKS=native */
   struct opgap_map pthreads;               /* (low half of the pthread_t, 0) -> thread + 1 */
   struct opgap_map tids;                   /* (tid, 0) -> thread + 1, the latest */

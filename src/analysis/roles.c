@@ -2,7 +2,8 @@
  *
  * A trainer ran an optimizer, a backward pass, or fetched batches from a DataLoader.  A DataLoader worker wrote to a
  * pipe that a trainer's __next__ read from; workers of one loader are numbered by their start, as PyTorch does.  A
- * launcher (a shell, a version manager's shim, env) made way for the program that it executed in its place. */
+ * launcher (a shell, a version manager's shim, env) made way for the program that it executed in its place; what it ran
+ * before, to find that, are its helpers. */
 #include "analysis/internal.h"
 #include "analysis/order.h"
 
@@ -106,8 +107,9 @@ static bool helped_to_launch(const struct analysis *a, const struct process *p)
 {
   for (unsigned i = 0; i < a->process_count; i++) {
     const struct process *parent = &a->processes[i];
-    if (parent->launcher && parent->made_way_ns >= p->info->end_ns && parent->info->pid == p->info->ppid &&
-        parent->info->start_ns <= p->info->start_ns && analysis_same_host(parent, p))
+    if ((parent->launcher || parent->launch_helper) && parent->made_way_ns >= p->info->end_ns &&
+        parent->info->pid == p->info->ppid && parent->info->start_ns <= p->info->start_ns &&
+        analysis_same_host(parent, p))
       return true;
   }
   return false;
@@ -127,10 +129,12 @@ static void find_launchers(struct analysis *a)
     any = false;
     for (unsigned i = 0; i < a->process_count; i++) {
       struct process *p = &a->processes[i];
-      if (!p->launcher && helped_to_launch(a, p)) {
-        p->launcher = any = true;
+      if (p->launch_helper || !helped_to_launch(a, p))
+        continue;
+      if (!p->launcher) /* else it was a subshell, which made way for a command */
         p->made_way_ns = p->info->end_ns;
-      }
+      p->launcher = false;
+      p->launch_helper = any = true;
     }
   }
 }
@@ -178,7 +182,9 @@ static const char *label_of(struct analysis *a, struct process *p, unsigned trai
   case OPGAP_ROLE_WORKER:
     return p->worker >= 0 ? opgap_pool_printf(a->pool, "DataLoader worker %d", p->worker) : "DataLoader worker";
   case OPGAP_ROLE_OTHER:
-    return p->launcher ? "launcher" : helper_label(p, p->info->forked);
+    return p->launcher        ? OPGAP_LABEL_LAUNCHER
+           : p->launch_helper ? OPGAP_LABEL_LAUNCH_HELPER
+                              : helper_label(p, p->info->forked);
   default:
     return p->info->forked ? "child" : "program";
   }
@@ -193,7 +199,7 @@ void roles_assign(struct analysis *a)
     struct process *p = &a->processes[i];
     p->worker = -1;
     p->role = trains(p) && result_pipe(a, i) == 0 ? OPGAP_ROLE_TRAINER
-              : p->launcher                       ? OPGAP_ROLE_OTHER
+              : p->launcher || p->launch_helper   ? OPGAP_ROLE_OTHER
                                                   : OPGAP_ROLE_PROGRAM;
     trainers += p->role == OPGAP_ROLE_TRAINER;
   }
@@ -287,7 +293,7 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_process 
                                     .records = info->records,
                                     .lost_records = info->lost_records,
                                     .invalid_records = info->invalid_records,
-                                    .threads = p->thread_count,
+                                    .threads = p->thread_count ? p->thread_count : 1, /* nothing is recorded of it */
                                     .read_bytes = p->read_bytes,
                                     .written_bytes = p->written_bytes,
                                     .file_ns = p->file_ns,

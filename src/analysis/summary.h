@@ -31,6 +31,8 @@ enum opgap_role {
   OPGAP_ROLE_PROGRAM,
   OPGAP_ROLE_COUNT
 };
+#define OPGAP_LABEL_LAUNCHER "launcher" /* role labels of what led to a program that was executed in its place */
+#define OPGAP_LABEL_LAUNCH_HELPER "launch helper"
 /* "trainer", "DataLoader worker", "other", "program" */
 const char *opgap_role_name(enum opgap_role role);
 

@@ -28,11 +28,16 @@ static const struct opgap_sum_process_over_time *use_of(const struct opgap_summa
   return NULL;
 }
 
+static bool runs(const struct opgap_sum_process *p)
+{
+  return strcmp(p->ended, "running") == 0;
+}
+
 static void print_job(const struct opgap_summary *s, const struct opgap_live *live, FILE *file)
 {
   unsigned running = 0, threads = 0;
   for (size_t i = 0; i < s->process_count; i++)
-    if (strcmp(s->processes[i].ended, "running") == 0) {
+    if (runs(&s->processes[i])) {
       running++;
       threads += s->processes[i].threads;
     }
@@ -94,20 +99,13 @@ static void print_ops(const struct opgap_summary *s, const struct opgap_output_o
   fputs("\nNo op ended.\n", file);
 }
 
-static void add_process(struct table *table, const struct opgap_summary *s, const struct opgap_live *live,
+static void add_running(struct table *table, const struct opgap_summary *s, const struct opgap_live *live,
                         const struct opgap_sum_process *p)
 {
   const struct opgap_sum_process_over_time *use = use_of(s, p->index);
   char since[32];
   table_cell(table, p->role_label);
   table_format(table, "%d", p->pid);
-  if (strcmp(p->ended, "running") != 0) {
-    table_cell(table, "-");
-    table_cell(table, "-");
-    table_cell(table, "-");
-    table_format(table, "ended (%s)", p->ended);
-    return;
-  }
   table_format(table, "%.1f%%", use ? share(sum_of(use->blocked_ns), live->interval_ns) : 0);
   table_format(table, "%.1f%%", use ? share(sum_of(use->next_ns), live->interval_ns) : 0);
   table_bytes(table, p->rss_bytes);
@@ -118,32 +116,52 @@ static void add_process(struct table *table, const struct opgap_summary *s, cons
     table_cell(table, p->open_op);
 }
 
-static void print_processes(const struct opgap_summary *s, const struct opgap_live *live,
-                            const struct opgap_output_options *o, FILE *file)
+static void add_ended(struct table *table, const struct opgap_sum_process *p)
+{
+  table_cell(table, p->role_label);
+  table_format(table, "%d", p->pid);
+  table_format(table, "%.3fs", (double)(p->end_ns > p->start_ns ? p->end_ns - p->start_ns : 0) / 1e9);
+  table_format(table, "ended (%s)", p->ended);
+}
+
+/* Those that run, or those that ended; *room: rows that may still be shown. */
+static void print_processes_that(bool running, const struct opgap_summary *s, const struct opgap_live *live,
+                                 const struct opgap_output_options *o, size_t *room, FILE *file)
 {
   static const struct table_column columns[] = {{"Process", true, 24, 0},  {"Pid", false, 0, 1},
                                                 {"Blocked", false, 0, 0},  {"Data wait", false, 0, 0},
-                                                {"Resident", false, 0, 2}, {"Main thread is in", true, 50, 0}};
+                                                {"Resident", false, 0, 2}, {"Main thread is in", true, 50, 0}},
+                                   ended_columns[] = {{"Process", true, 24, 0},
+                                                      {"Pid", false, 0, 1},
+                                                      {"Life", false, 0, 0},
+                                                      {"End", true, 50, 0}};
   struct table table;
   size_t shown = 0, left_out = 0;
-  fputs("\nProcesses\n", file);
-  table_begin(&table, columns, sizeof columns / sizeof *columns);
-  /* those that run come first */
-  for (int running = 1; running >= 0; running--)
-    for (size_t i = 0; i < s->process_count; i++) {
-      if ((strcmp(s->processes[i].ended, "running") == 0) != running)
-        continue;
-      if (o->limit > 0 && shown == o->limit) {
-        left_out++;
-        continue;
-      }
-      add_process(&table, s, live, &s->processes[i]);
-      shown++;
+  if (running)
+    table_begin(&table, columns, sizeof columns / sizeof *columns);
+  else
+    table_begin(&table, ended_columns, sizeof ended_columns / sizeof *ended_columns);
+  for (size_t i = 0; i < s->process_count; i++) {
+    if (runs(&s->processes[i]) != running)
+      continue;
+    if (o->limit > 0 && *room == 0) {
+      left_out++;
+      continue;
     }
-  table_print(&table, o->width, "  ", o->colour, file);
+    if (running)
+      add_running(&table, s, live, &s->processes[i]);
+    else
+      add_ended(&table, &s->processes[i]);
+    shown++;
+    *room -= o->limit > 0;
+  }
+  if (shown > 0) {
+    fputs(running ? "\nProcesses\n" : "\nEnded processes\n", file);
+    table_print(&table, o->width, "  ", o->colour, file);
+  }
   table_end(&table);
   if (left_out > 0)
-    fprintf(file, "  ... and %zu more\n", left_out);
+    fprintf(file, "%s  ... and %zu more %s\n", shown > 0 ? "" : "\n", left_out, running ? "that run" : "that ended");
 }
 
 void opgap_output_live(const struct opgap_summary *s, const struct opgap_live *live,
@@ -162,5 +180,7 @@ void opgap_output_live(const struct opgap_summary *s, const struct opgap_live *l
     fprintf(file, " (new: %llu, %llu lost)", (unsigned long long)live->new_records, (unsigned long long)live->new_lost);
   fprintf(file, "; %s on disk\n", size);
   print_ops(s, o, file);
-  print_processes(s, live, o, file);
+  size_t room = o->limit;
+  print_processes_that(true, s, live, o, &room, file);
+  print_processes_that(false, s, live, o, &room, file);
 }

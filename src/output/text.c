@@ -143,12 +143,25 @@ static void head_host(const struct page *p, const char *host)
        cpu ? ", " : "", cpu ? cpu : "", kernel ? ", Linux " : "", kernel ? kernel : "");
 }
 
+/* "2 launchers", behind what stands in the text. */
+static size_t count_words(char *text, size_t size, size_t at, unsigned count, const char *what, bool plural)
+{
+  if (count == 0 || at >= size)
+    return at;
+  return at + (size_t)snprintf(text + at, size - at, "%s%u %s%s", at ? ", " : "", count, what,
+                               count > 1 && plural ? "s" : "");
+}
+
 static void head_processes(const struct page *p)
 {
-  unsigned roles[OPGAP_ROLE_COUNT] = {0}, threads = 0;
+  unsigned roles[OPGAP_ROLE_COUNT] = {0}, threads = 0, launchers = 0, launch_helpers = 0;
   int32_t ranks = -1;
   for (size_t i = 0; i < p->s->process_count; i++) {
-    roles[p->s->processes[i].role]++;
+    const char *label = p->s->processes[i].role_label;
+    bool launcher = strcmp(label, OPGAP_LABEL_LAUNCHER) == 0, helper = strcmp(label, OPGAP_LABEL_LAUNCH_HELPER) == 0;
+    roles[p->s->processes[i].role] += !launcher && !helper;
+    launchers += launcher;
+    launch_helpers += helper;
     threads += p->s->processes[i].threads;
     if (p->s->processes[i].rank > ranks)
       ranks = p->s->processes[i].rank;
@@ -156,9 +169,9 @@ static void head_processes(const struct page *p)
   char text[256] = "";
   size_t at = 0;
   for (int r = 0; r < OPGAP_ROLE_COUNT; r++)
-    if (roles[r] > 0)
-      at += (size_t)snprintf(text + at, sizeof text - at, "%s%u %s%s", at ? ", " : "", roles[r],
-                             opgap_role_name((enum opgap_role)r), roles[r] > 1 && r != OPGAP_ROLE_OTHER ? "s" : "");
+    at = count_words(text, sizeof text, at, roles[r], opgap_role_name((enum opgap_role)r), r != OPGAP_ROLE_OTHER);
+  at = count_words(text, sizeof text, at, launchers, OPGAP_LABEL_LAUNCHER, true);
+  count_words(text, sizeof text, at, launch_helpers, OPGAP_LABEL_LAUNCH_HELPER, true);
   line(p, "processes", "%zu (%s), %u thread%s", p->s->process_count, text, threads, threads == 1 ? "" : "s");
   if (ranks >= 0)
     line(p, "ranks", "0 to %d", ranks);

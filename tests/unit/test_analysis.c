@@ -1696,16 +1696,20 @@ START_TEST(test_launcher)
     unsigned finder = fake_image(11, 10, 50000, 450000, true, OPGAP_ENDED_CLEAN);
     unsigned deeper = fake_image(12, 11, 60000, 440000, true, OPGAP_ENDED_CLEAN);
     fake_image(13, 10, 60000, 9000000, true, OPGAP_ENDED_CLEAN);
+    fake_image(14, 10, 61000, 70000, true, OPGAP_ENDED_EXEC); /* a subshell, and its command */
+    fake_image(14, 10, 71000, 80000, false, OPGAP_ENDED_CLEAN);
     unsigned program = fake_image(10, 1, 510000 + work, 700000 + work, false, OPGAP_ENDED_CLEAN);
     fake_call(shim, 0, 0, FAKE_READ, 50000, 450000 + work, 3, 100, 0);
     fake_call(finder, 0, 0, FAKE_WAITPID, 60000, 440000, 12, 0, 0);
     fake_call(deeper, 0, 0, FAKE_SLEEP, 70000, 430000, 0, 0, 0);
     fake_call(program, 0, 0, FAKE_SLEEP, 520000 + work, 620000 + work, 0, 0, 0);
     struct opgap_summary *s = fake_analyse(NULL);
-    ck_assert_uint_eq(s->process_count, 5);
+    ck_assert_uint_eq(s->process_count, 7);
+    ck_assert_str_eq(role_of(s, 14, 61000), longer ? "launcher" : "launch helper");
+    ck_assert_str_eq(role_of(s, 14, 71000), longer ? "program" : "launch helper");
     ck_assert_str_eq(role_of(s, 10, 1), longer ? "program" : "launcher");
-    ck_assert_str_eq(role_of(s, 11, 50000), longer ? "child" : "launcher");
-    ck_assert_str_eq(role_of(s, 12, 60000), longer ? "child" : "launcher");
+    ck_assert_str_eq(role_of(s, 11, 50000), longer ? "child" : "launch helper");
+    ck_assert_str_eq(role_of(s, 12, 60000), longer ? "child" : "launch helper");
     ck_assert_str_eq(role_of(s, 13, 60000), "child");
     ck_assert_str_eq(role_of(s, 10, 510000 + work), "program");
     ck_assert_uint_eq(s->gaps.thread_count, longer ? 4 : 1);

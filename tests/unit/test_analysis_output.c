@@ -700,6 +700,31 @@ START_TEST(test_head_without_a_gpu)
 }
 END_TEST
 
+/* A wrapper, a command that it ran, and the program that took its place, of which nothing is recorded. */
+START_TEST(test_head_counts_launchers)
+{
+  static const struct {
+    int pid;
+    enum opgap_ended ended;
+    uint64_t start_ns, end_ns;
+  } images[] = {{10, OPGAP_ENDED_EXEC, 1000, 2000},
+                {11, OPGAP_ENDED_CLEAN, 1100, 1900},
+                {12, OPGAP_ENDED_CLEAN, 1100, 1900},
+                {10, OPGAP_ENDED_CLEAN, 2000, 9000}};
+  for (size_t i = 0; i < sizeof images / sizeof *images; i++) {
+    unsigned image = fake_process(images[i].pid, images[i].pid == 10 ? 1 : 10, "sh");
+    fake_info(image)->ended = images[i].ended;
+    fake_info(image)->start_ns = images[i].start_ns;
+    fake_info(image)->end_ns = images[i].end_ns;
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  char *text = print_with(opgap_output_text, s, 0);
+  ck_assert_ptr_nonnull(strstr(text, "\n  processes  4 (1 program, 1 launcher, 2 launch helpers), 4 threads\n"));
+  free(text);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_workers_and_epochs)
 {
   struct opgap_summary *s = awkward_summary();
@@ -966,6 +991,7 @@ int main(void)
   tcase_add_test(tests, test_report_fits_terminals);
   tcase_add_test(tests, test_pin_memory_thread);
   tcase_add_test(tests, test_head_without_a_gpu);
+  tcase_add_test(tests, test_head_counts_launchers);
   tcase_add_test(tests, test_workers_and_epochs);
   tcase_add_test(tests, test_why_peak_is_unknown);
   tcase_add_test(tests, test_peak_where_records_are_missing);
