@@ -103,6 +103,11 @@ enum verb hooks_verb(const struct opgap_event *event)
   return VERB_OTHER;
 }
 
+bool opgap_call_awaits_process(const struct opgap_sum_call *call)
+{
+  return hooks_verb(&(struct opgap_event){.name = call->name, .category = call->category}) == VERB_CHILD;
+}
+
 /* Traces of older versions do not say that calls may block which only look for files, or read folders. */
 static uint8_t flags_of(const struct opgap_event *event, enum verb verb)
 {

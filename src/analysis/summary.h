@@ -93,6 +93,9 @@ struct opgap_sum_call {
   bool estimated; /* time_ns */
 };
 
+/* Does it only wait for another process, so that its time is that one's? */
+bool opgap_call_awaits_process(const struct opgap_sum_call *call);
+
 /* The most that was alive at one time in a process. */
 struct opgap_sum_peak {
   int32_t pid;

@@ -135,6 +135,7 @@ static json_t *call_json(const struct opgap_sum_call *call)
   json_t *j = json_object();
   PUT(j, "name", opgap_json_text(call->name));
   PUT(j, "category", opgap_json_text(call->category));
+  PUT(j, "waits_for_process", json_boolean(opgap_call_awaits_process(call)));
   PUT(j, "role", opgap_json_text(opgap_role_name(call->role)));
   PUT(j, "calls", number(call->calls));
   PUT(j, "bytes", number(call->bytes));

@@ -127,16 +127,33 @@ static bool any_call_place(const struct opgap_summary *s)
   return false;
 }
 
-size_t section_calls(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
+bool section_has_calls(const struct opgap_summary *s, bool awaiting)
+{
+  for (size_t i = 0; i < s->call_count; i++)
+    if (opgap_call_awaits_process(&s->calls[i]) == awaiting)
+      return true;
+  return false;
+}
+
+size_t section_calls(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o,
+                     bool awaiting)
 {
   static const struct table_column columns[] = {
       {"Call", true, 28, 0},       {"In", true, 20, 1},    {"Time", false, 0, 0},   {"Time avg", false, 0, 4},
       {"# of Calls", false, 0, 0}, {"Bytes", false, 0, 3}, {"Failed", false, 0, 2}, {"Source Location", true, 60, 1},
   };
   bool places = any_call_place(s);
+  size_t shown = 0, left_out = 0;
   table_begin(table, columns, sizeof columns / sizeof *columns - !places);
-  for (size_t i = 0; i < opgap_shown(s->call_count, o); i++) {
+  for (size_t i = 0; i < s->call_count; i++) {
     const struct opgap_sum_call *call = &s->calls[i];
+    if (opgap_call_awaits_process(call) != awaiting)
+      continue;
+    if (o->limit > 0 && shown == o->limit) {
+      left_out++;
+      continue;
+    }
+    shown++;
     table_cell(table, call->name);
     table_cell(table, opgap_role_name(call->role));
     table_time(table, call->time_ns, call->estimated);
@@ -150,7 +167,7 @@ size_t section_calls(struct table *table, const struct opgap_summary *s, const s
     else if (places)
       table_cell(table, "");
   }
-  return s->call_count - opgap_shown(s->call_count, o);
+  return left_out;
 }
 
 size_t section_causes(struct table *table, const struct opgap_sum_cause *causes, size_t count, uint64_t total,

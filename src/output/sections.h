@@ -10,7 +10,10 @@
 /* Ops, ranges and GPU work of processes of one role; what: the kinds as bits (1 << kind). */
 size_t section_ops(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o,
                    enum opgap_role role, unsigned kinds);
-size_t section_calls(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+/* awaiting: those that only wait for other processes, else all others. */
+size_t section_calls(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o,
+                     bool awaiting);
+bool section_has_calls(const struct opgap_summary *s, bool awaiting);
 size_t section_causes(struct table *table, const struct opgap_sum_cause *causes, size_t count, uint64_t total,
                       const struct opgap_output_options *o);
 /* The same by cause alone. */

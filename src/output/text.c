@@ -439,11 +439,17 @@ static void ops_of_role(const struct page *p, enum opgap_role role)
 static void calls(const struct page *p)
 {
   struct table table;
-  if (p->s->call_count == 0)
-    return;
-  heading(p, "Hooked calls (time of all threads; ~ estimated from samples)");
-  size_t more = section_calls(&table, p->s, p->o);
-  finish_table(p, &table, more, "calls");
+  size_t more;
+  if (section_has_calls(p->s, false)) {
+    heading(p, "Hooked calls (time of all threads; ~ estimated from samples)");
+    more = section_calls(&table, p->s, p->o, false);
+    finish_table(p, &table, more, "calls");
+  }
+  if (section_has_calls(p->s, true)) {
+    heading(p, "Calls that only waited for other processes (their time is these processes')");
+    more = section_calls(&table, p->s, p->o, true);
+    finish_table(p, &table, more, "calls");
+  }
 }
 
 static void thread_gaps(const struct page *p)

@@ -1696,7 +1696,7 @@ START_TEST(test_launcher)
     unsigned finder = fake_image(11, 10, 50000, 450000, true, OPGAP_ENDED_CLEAN);
     unsigned deeper = fake_image(12, 11, 60000, 440000, true, OPGAP_ENDED_CLEAN);
     fake_image(13, 10, 60000, 9000000, true, OPGAP_ENDED_CLEAN);
-    fake_image(14, 10, 61000, 70000, true, OPGAP_ENDED_EXEC); /* a subshell, and its command */
+    fake_image(14, 10, 61000, 65000, true, OPGAP_ENDED_EXEC); /* a subshell, and its command */
     fake_image(14, 10, 71000, 80000, false, OPGAP_ENDED_CLEAN);
     unsigned program = fake_image(10, 1, 510000 + work, 700000 + work, false, OPGAP_ENDED_CLEAN);
     fake_call(shim, 0, 0, FAKE_READ, 50000, 450000 + work, 3, 100, 0);

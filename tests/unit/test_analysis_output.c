@@ -725,6 +725,27 @@ START_TEST(test_head_counts_launchers)
 }
 END_TEST
 
+/* What only waits for other processes comes last, whatever it takes. */
+START_TEST(test_calls_that_wait_for_processes)
+{
+  unsigned p = fake_process(100, 1, "make"), t = fake_thread(p, 100, "make");
+  fake_call(p, t, 0, FAKE_WAITPID, 1000, 9000, 0, 101, 0);
+  fake_file_call(p, t, 0, FAKE_READ, 9000, 9010, "/d/a", 7);
+  struct opgap_summary *s = fake_analyse(NULL);
+  char *text = print_with(opgap_output_text, s, 0);
+  const char *work = strstr(text, "\nHooked calls (time of all threads; ~ estimated from samples)\n");
+  ck_assert_ptr_nonnull(work);
+  const char *waits = strstr(work, "\nCalls that only waited for other processes (their time is these processes')\n");
+  ck_assert_ptr_nonnull(waits);
+  ck_assert_ptr_nonnull(strstr(work, "\n  read "));
+  ck_assert_ptr_null(strstr(waits, "\n  read "));
+  ck_assert_ptr_eq(strstr(work, "\n  waitpid "), strstr(waits, "\n  waitpid "));
+  ck_assert_ptr_nonnull(strstr(waits, "\n  waitpid "));
+  free(text);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_workers_and_epochs)
 {
   struct opgap_summary *s = awkward_summary();
@@ -992,6 +1013,7 @@ int main(void)
   tcase_add_test(tests, test_pin_memory_thread);
   tcase_add_test(tests, test_head_without_a_gpu);
   tcase_add_test(tests, test_head_counts_launchers);
+  tcase_add_test(tests, test_calls_that_wait_for_processes);
   tcase_add_test(tests, test_workers_and_epochs);
   tcase_add_test(tests, test_why_peak_is_unknown);
   tcase_add_test(tests, test_peak_where_records_are_missing);

@@ -42,7 +42,9 @@ const struct sqlite_filling sqlite_from_report[] = {
      .path = "$.hot_ops",
      .columns = "name, kind, role, calls, self_cpu_ns, total_cpu_ns, blocked_ns, self_gpu_ns, total_gpu_ns, "
                 "alloc_count, alloc_bytes, estimated, source_location"},
-    {.table = "calls", .path = "$.calls", .columns = "name, category, role, calls, bytes, failed, time_ns, estimated"},
+    {.table = "calls",
+     .path = "$.calls",
+     .columns = "name, category, waits_for_process, role, calls, bytes, failed, time_ns, estimated"},
     {.table = "files", .path = "$.files", .columns = "path, operation, calls, bytes, time_ns, failed, processes"},
     {.table = "locks", .path = "$.locks", .columns = "pid, call, object, waits, wait_ns, longest_ns, threads, held_by"},
     {.sql = "CREATE TABLE steps (step INTEGER PRIMARY KEY, start_ns, duration_ns, warm_up);"},
