@@ -559,6 +559,9 @@ const char opgap_write_less[] =
     "Write less often (checkpoints, logs that are synced), or from another thread or process.";
 const char opgap_open_less[] = "Open fewer files: pack small ones (WebDataset, LMDB, HDF5 or an archive), keep them "
                                "open, or copy them to a local disk.";
+const char opgap_look_up_less[] =
+    "Ask the file system less often: keep what was found out, list a folder once instead of "
+    "looking up each of its files, spread files over folders, or use a local disk.";
 /* A lock of CPython's is a semaphore or a condition: who lets it go is seen, not that it was held. */
 static const char shorten_others_sleep[] =
     "Take the sleep out of what that thread does before it lets go of what is waited for: of a lock (CPython's locks "
@@ -591,6 +594,19 @@ static const char *subject(const struct list *l, enum opgap_cause cause)
                          : "A thread that the main thread waits for";
 }
 
+/* Opening, closing and looking up: of files that are read, or of such as are only made, counted, or tested for. */
+static void add_lookups(struct list *l, uint64_t ns, uint64_t bound, const char *who, bool others, uint64_t in_lookups)
+{
+  struct file_lookups lookups = files_lookups(l->a, others ? FILES_ALL : FILES_STEPS);
+  const char *of_it = others ? "" : file_words(l, FILES_LOOKED_UP, in_lookups);
+  bool only = files_only_metadata(&lookups);
+  add(l, only ? "file_metadata" : "file_read", ns, bound, only ? opgap_look_up_less : opgap_open_less,
+      "%s is in calls on files for %.1f %% of step time, mostly opening, closing and looking up files%s%s (in the "
+      "whole "
+      "run %s)",
+      who, percent(l, ns), only ? " that nobody reads" : "", of_it, lookups.words);
+}
+
 /* The files of the steps are the main thread's; those of other threads are told by what was waited for. */
 static void add_files(struct list *l, uint64_t ns, uint64_t bound)
 {
@@ -605,9 +621,7 @@ static void add_files(struct list *l, uint64_t ns, uint64_t bound)
                                             : "writing and syncing",
         others || times.write_lookups > times.written ? "" : file_words(l, FILES_WRITTEN, times.written));
   else if (files_mostly_looked_up(&times))
-    add(l, "file_read", ns, bound, opgap_open_less,
-        "%s is in calls on files for %.1f %% of step time, mostly opening, closing and looking up files%s", who,
-        percent(l, ns), others ? "" : file_words(l, FILES_LOOKED_UP, times.read_lookups));
+    add_lookups(l, ns, bound, who, others, times.read_lookups);
   else
     add(l, "file_read", ns, bound, "Read ahead of the step: a DataLoader with workers, or another thread.",
         "%s is in calls on files for %.1f %% of step time, mostly reading%s", who, percent(l, ns),

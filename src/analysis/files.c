@@ -123,17 +123,23 @@ static bool is_for_writing(const struct analysis *a, const struct file_row *row)
          (row->verb != VERB_READ && ns_of(a, row, VERB_WRITE) > ns_of(a, row, VERB_READ));
 }
 
+/* Does a row count, and with how much of its time? */
+static bool row_counts(const struct analysis *a, const struct file_row *row, enum files_whose whose, uint64_t *ns)
+{
+  const struct process *p = &a->processes[row->process];
+  *ns = whose == FILES_ALL ? row->ns : row->late_ns;
+  return whose == FILES_STEPS     ? row->process == steps_process(a)
+         : whose == FILES_WORKERS ? p->included && p->role == OPGAP_ROLE_WORKER
+                                  : p->included;
+}
+
 struct file_times files_times(const struct analysis *a, enum files_whose whose)
 {
   struct file_times times = {0};
   for (size_t i = 0; i < a->files.count; i++) {
     const struct file_row *row = &a->files.at[i];
-    const struct process *p = &a->processes[row->process];
-    bool counts = whose == FILES_STEPS     ? row->process == steps_process(a)
-                  : whose == FILES_WORKERS ? p->included && p->role == OPGAP_ROLE_WORKER
-                                           : p->included;
-    uint64_t ns = whose == FILES_ALL ? row->ns : row->late_ns;
-    if (!counts)
+    uint64_t ns;
+    if (!row_counts(a, row, whose, &ns))
       continue;
     bool moves = row->verb == VERB_READ || is_write((enum verb)row->verb);
     if (row->verb == VERB_CHANGE)
@@ -144,6 +150,65 @@ struct file_times files_times(const struct analysis *a, enum files_whose whose)
       *(moves ? &times.read : &times.read_lookups) += ns;
   }
   return times;
+}
+
+/* Calls and time of what looks up files, by what the calls do and by folder. */
+struct lookup_sums {
+  uint64_t calls[VERB_COUNT];
+  struct opgap_strings folders;
+  VEC(uint64_t) folder_ns; /* by id in `folders` */
+};
+
+static void add_lookups(struct lookup_sums *sums, const char *path, const struct file_row *row, uint64_t ns)
+{
+  const char *slash = strrchr(path, '/');
+  sums->calls[row->verb] += row->calls;
+  if (slash == NULL)
+    return;
+  uint32_t id = opgap_strings_id(&sums->folders, path, (size_t)(slash - path) + (slash == path));
+  while (sums->folder_ns.count <= id)
+    *VEC_PUSH(&sums->folder_ns) = 0;
+  sums->folder_ns.at[id] += ns;
+}
+
+/* "60000 calls of open, 120000 of stat, in /data", the folder where it has at least half of the time. */
+static const char *lookup_words(struct analysis *a, const struct lookup_sums *sums, uint64_t ns)
+{
+  const char *words = "";
+  for (int verb = 0; verb < VERB_COUNT; verb++)
+    if (sums->calls[verb] > 0)
+      words = opgap_pool_printf(a->pool, "%s%s%llu %s%s", words, words[0] ? ", " : "",
+                                (unsigned long long)sums->calls[verb],
+                                words[0]                 ? "of "
+                                : sums->calls[verb] == 1 ? "call of "
+                                                         : "calls of ",
+                                files_verb((enum verb)verb));
+  for (size_t id = 0; id < sums->folder_ns.count; id++)
+    if (2 * sums->folder_ns.at[id] >= ns && ns > 0)
+      return opgap_pool_printf(a->pool, "%s, most of it in %s", words,
+                               opgap_strings_text(&sums->folders, (uint32_t)id));
+  return words;
+}
+
+struct file_lookups files_lookups(struct analysis *a, enum files_whose whose)
+{
+  struct file_lookups lookups = {.words = ""};
+  struct lookup_sums sums = {0};
+  opgap_strings_init(&sums.folders, a->pool);
+  for (size_t i = 0; i < a->files.count; i++) {
+    const struct file_row *row = &a->files.at[i];
+    uint64_t ns;
+    if (!row_counts(a, row, whose, &ns) || row->verb == VERB_READ || is_for_writing(a, row))
+      continue;
+    bool read = ns_of(a, row, VERB_READ) > 0 || ns_of(a, row, VERB_MAP) > 0;
+    lookups.ns += ns;
+    lookups.unread_ns += read ? 0 : ns;
+    add_lookups(&sums, analysis_text(a, row->path), row, ns);
+  }
+  lookups.words = lookup_words(a, &sums, lookups.ns);
+  VEC_FREE(&sums.folder_ns);
+  opgap_strings_free(&sums.folders);
+  return lookups;
 }
 
 static uint64_t part_of(const struct analysis *a, const struct file_row *row, enum file_part part)

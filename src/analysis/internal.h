@@ -69,6 +69,7 @@ enum verb {
   VERB_FREE,
   VERB_COPY,
   VERB_CUDA,
+  VERB_COUNT
 };
 
 struct hook {
@@ -759,6 +760,17 @@ static inline bool files_mostly_looked_up(const struct file_times *times)
 {
   return times->read_lookups > times->read;
 }
+/* Of files that are not written: what opens, closes and looks them up. */
+struct file_lookups {
+  uint64_t ns, unread_ns; /* in these calls; on files that nobody read or mapped */
+  const char *words; /* the calls of the whole run and the folder, "" without any: "9 calls of open, ..., in /data" */
+};
+struct file_lookups files_lookups(struct analysis *a, enum files_whose whose);
+/* Most of it is on files that nobody reads: no data is waited for. */
+static inline bool files_only_metadata(const struct file_lookups *lookups)
+{
+  return 2 * lookups->unread_ns > lookups->ns;
+}
 void files_finish(struct analysis *a);
 const char *files_verb(enum verb verb);
 
@@ -950,7 +962,7 @@ unsigned cpus_free(const struct cpu_use *use, bool starved);
 /* bottlenecks.c: also sets loader_kind and what follows it, which verdict_finish reads */
 void bottlenecks_finish(struct analysis *a);
 /* Against waits of the main thread for a cause, of files: for those that are written.  NULL: there is none. */
-extern const char opgap_open_less[], opgap_write_less[]; /* remedies */
+extern const char opgap_open_less[], opgap_look_up_less[], opgap_write_less[]; /* remedies */
 const char *bottlenecks_wait_remedy(struct analysis *a, enum opgap_cause cause);
 /* Against code between ops that takes more than the ops. */
 const char *bottlenecks_python_remedy(const struct analysis *a);

@@ -289,6 +289,11 @@ static void remedies_wait(struct draft *d, enum opgap_cause cause)
     }
   bool plain = cause == OPGAP_CAUSE_SLEEP || cause == OPGAP_CAUSE_CHILD || cause == OPGAP_CAUSE_LOCK ||
                cause == OPGAP_CAUSE_FILE_IO || cause == OPGAP_CAUSE_GIL;
+  for (size_t i = 0; cause == OPGAP_CAUSE_FILE_IO && i < d->v->bottleneck_count; i++)
+    if (strcmp(d->v->bottlenecks[i].kind, "file_metadata") == 0) {
+      remedy(d, d->v->bottlenecks[i].remedy);
+      return;
+    }
   remedy(d, bottlenecks_wait_remedy(d->a, plain ? cause : OPGAP_CAUSE_SYNCHRONISATION));
 }
 
@@ -439,8 +444,9 @@ static void put_cpu_first(struct draft *d, bool mostly)
 /* A large bottleneck of another class than the verdict's gets its word, too. */
 static void remedies_besides(struct draft *d)
 {
-  static const char *const kinds[] = {"file_write", "run_queue", "oversubscription", "cgroup_limit",      "sleep",
-                                      "lock",       "gil",       "child_process",    "other_thread_sleep"};
+  static const char *const kinds[] = {
+      "file_write", "file_metadata", "run_queue", "oversubscription", "cgroup_limit",
+      "sleep",      "lock",          "gil",       "child_process",    "other_thread_sleep"};
   for (size_t i = 0; i < d->v->bottleneck_count; i++) {
     const struct opgap_sum_bottleneck *b = &d->v->bottlenecks[i];
     bool large = share(b->ns, d->v->step_ns) >= 0.2;
@@ -449,13 +455,17 @@ static void remedies_besides(struct draft *d)
   }
 }
 
-/* Is the main thread's time in files that of checkpoints and logs, not of data? */
-static bool mostly_writes(const struct opgap_sum_verdict *v)
+/* What the main thread's time in files is for where that is not data: checkpoints and logs, or files that nobody
+ * reads; NULL: data. */
+static const char *no_data(const struct opgap_sum_verdict *v)
 {
-  for (size_t i = 0; i < v->bottleneck_count; i++)
+  for (size_t i = 0; i < v->bottleneck_count; i++) {
     if (strcmp(v->bottlenecks[i].kind, "file_write") == 0)
-      return true;
-  return false;
+      return "writing files";
+    if (strcmp(v->bottlenecks[i].kind, "file_metadata") == 0)
+      return "looking up files";
+  }
+  return NULL;
 }
 
 /* Of the time in __next__ of a main thread that makes its batches itself, what is not for want of a CPU. */
@@ -482,7 +492,7 @@ static void judge_cpu(struct draft *d, uint64_t total)
   const struct opgap_summary *s = d->a->summary;
   enum opgap_cause cause;
   uint64_t waits = wait_total(d->a, &cause), files = s->breakdown.other_wait_ns[OPGAP_CAUSE_FILE_IO];
-  if (mostly_writes(d->v)) {
+  if (no_data(d->v) != NULL) {
     waits += files;
     cause = files > s->breakdown.other_wait_ns[cause] ? OPGAP_CAUSE_FILE_IO : cause;
     files = 0;
@@ -567,20 +577,20 @@ static void judge_gpu_idle(struct draft *d, double idle)
   uint64_t loading = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_DATA_LOADING);
   enum opgap_cause cause;
   uint64_t wait = gpu_wait_total(gaps, &cause);
-  bool writes = mostly_writes(d->v);
-  if (writes && files > cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, cause))
+  const char *instead = no_data(d->v);
+  if (instead != NULL && files > cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, cause))
     cause = OPGAP_CAUSE_FILE_IO;
-  *(writes ? &wait : &loading) += files;
+  *(instead != NULL ? &wait : &loading) += files;
   uint64_t communication = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_COMMUNICATION);
   uint64_t ops = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_DISPATCH),
            python = cause_total(gaps->gpu_by_cause, gaps->gpu_cause_count, OPGAP_CAUSE_PYTHON), dispatch = ops + python;
   evidence(d, opgap_pool_printf(
                   d->a->pool,
                   "GPU idle %.1f %% of the time; of its idle gaps %.1f %% data loading, %.1f %% communication, "
-                  "%.1f %% ops and Python on the host, %.1f %% %s.",
+                  "%.1f %% ops and Python on the host, %.1f %% %s%ssleep, locks and child processes.",
                   100 * idle, 100 * share(loading, gaps->gpu_ns), 100 * share(communication, gaps->gpu_ns),
-                  100 * share(dispatch, gaps->gpu_ns), 100 * share(wait, gaps->gpu_ns),
-                  writes ? "writing files, sleep, locks and child processes" : "sleep, locks and child processes"));
+                  100 * share(dispatch, gaps->gpu_ns), 100 * share(wait, gaps->gpu_ns), instead ? instead : "",
+                  instead ? ", " : ""));
   if (wait > loading && wait > communication && wait > dispatch) {
     remedies_wait(d, cause);
   } else if (loading >= dispatch && loading >= communication && loading > 0) {
@@ -687,25 +697,32 @@ static void judge_waits(struct draft *d)
   if (idle < 0.2 || share(files, s->gaps.thread_ns) < 0.05 || share(files + code, s->gaps.thread_ns) < 0.5)
     return;
   struct file_times times = gaps_files(d->a, UINT32_MAX, false);
-  bool writes = files_mostly_written(&times);
+  struct file_lookups lookups = files_lookups(d->a, FILES_ALL);
+  bool writes = files_mostly_written(&times), looks_up = files_mostly_looked_up(&times),
+       no_data = looks_up && files_only_metadata(&lookups);
   evidence(d, opgap_pool_printf(d->a->pool,
                                 "%s idle %.1f %% of %s; %.1f %% of that went to files%s, %.1f %% to the "
                                 "code of the threads that %s waited for.",
                                 gaps_subject(d), 100 * idle, processes > 1 ? "their time" : "the run",
                                 100 * share(files, s->gaps.thread_ns),
-                                writes                           ? ", mostly to write them"
-                                : files_mostly_looked_up(&times) ? ", mostly opening, closing and looking them up"
-                                                                 : "",
+                                writes     ? ", mostly to write them"
+                                : looks_up ? opgap_pool_printf(d->a->pool,
+                                                               ", mostly opening, closing and looking them up (%s%s)",
+                                                               lookups.words, no_data ? "; nobody reads them" : "")
+                                           : "",
                                 100 * share(code, s->gaps.thread_ns), processes > 1 ? "they" : "it"));
   if (writes) {
     remedy(d, opgap_write_less);
     return;
   }
+  if (no_data) {
+    remedy(d, opgap_look_up_less);
+    return;
+  }
   d->v->bound_by = OPGAP_BOUND_DATA_LOADING;
   d->v->confidence = "low";
   remedy(d, "Prepare data further ahead: a longer queue, or more loader threads or processes if CPUs are free.");
-  remedy(d, files_mostly_looked_up(&times) ? opgap_open_less
-                                           : "Read fewer, larger files, or keep them on a faster disk or in memory.");
+  remedy(d, looks_up ? opgap_open_less : "Read fewer, larger files, or keep them on a faster disk or in memory.");
 }
 
 void verdict_finish(struct analysis *a)

@@ -356,28 +356,32 @@ START_TEST(test_calls_that_change_files)
 }
 END_TEST
 
-/* Without steps: waits for files are those for data, unless they are for writing; what opening is for is told by
- * whether the file is written. */
+/* Without steps: waits for files are those for data, unless they are for writing, or open and look up what nobody
+ * reads; what opening is for is told by whether the file is written. */
 START_TEST(test_files_without_steps)
 {
-  enum { READ, LOOKED_UP, WRITTEN, WRITTEN_SMALL };
+  enum { READ, LOOKED_UP, UNREAD, WRITTEN, WRITTEN_SMALL };
   for (int what = READ; what <= WRITTEN_SMALL; what++) {
     setup();
     enum fake_hook hook = what == READ ? FAKE_READ : what == WRITTEN ? FAKE_WRITE : FAKE_OPEN;
     fake_file_call(p, t, 0, hook, 1000, 9000, "/d/a", 7);
-    if (what == WRITTEN_SMALL)
-      fake_file_call(p, t, 0, FAKE_WRITE, 9000, 9010, "/d/a", 7);
+    if (what == WRITTEN_SMALL || what == LOOKED_UP)
+      fake_file_call(p, t, 0, what == LOOKED_UP ? FAKE_READ : FAKE_WRITE, 9000, 9010, "/d/a", 7);
     struct opgap_summary *s = fake_analyse(NULL);
     const struct opgap_sum_verdict *v = &s->verdict;
     bool written = what >= WRITTEN;
-    ck_assert_int_eq(v->bound_by, written ? OPGAP_BOUND_UNDECIDED : OPGAP_BOUND_DATA_LOADING);
-    ck_assert_uint_eq(v->remedy_count, written ? 1 : 2);
+    ck_assert_int_eq(v->bound_by, what >= UNREAD ? OPGAP_BOUND_UNDECIDED : OPGAP_BOUND_DATA_LOADING);
+    ck_assert_uint_eq(v->remedy_count, what >= UNREAD ? 1 : 2);
     ck_assert_str_eq(v->remedies[v->remedy_count - 1],
                      written             ? opgap_write_less
+                     : what == UNREAD    ? opgap_look_up_less
                      : what == LOOKED_UP ? opgap_open_less
                                          : "Read fewer, larger files, or keep them on a faster disk or in memory.");
     const char *words = written             ? "went to files, mostly to write them, "
-                        : what == LOOKED_UP ? "went to files, mostly opening, closing and looking them up, "
+                        : what == LOOKED_UP ? "went to files, mostly opening, closing and looking them up (1 call of "
+                                              "open, most of it in /d), "
+                        : what == UNREAD    ? "went to files, mostly opening, closing and looking them up (1 call of "
+                                              "open, most of it in /d; nobody reads them), "
                                             : "went to files, 0.0 %";
     ck_assert_ptr_nonnull(strstr(v->evidence[1], words));
     opgap_summary_free(s);
