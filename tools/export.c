@@ -259,9 +259,16 @@ static int write_export(struct request *request, const struct opgap_source *sour
   opgap_spans_close(job.spans);
   if (!done)
     return opgap_fail(OPGAP_EXIT_USAGE, "%s", job.error);
-  if (strcmp(path, "-") != 0)
-    fprintf(stderr, "opgap: %llu spans in %s%s\n", (unsigned long long)job.spans_written, path,
-            job.files_written > 1 ? " and more files" : "");
+  if (strcmp(path, "-") == 0)
+    return opgap_summary_exit(summary);
+  char held[32] = "";
+  if (job.left_out > 0)
+    snprintf(held, sizeof held, "%llu of ", (unsigned long long)(job.span_count - job.left_out));
+  fprintf(stderr, "opgap: %s%llu spans in %s%s", held, (unsigned long long)job.span_count, path,
+          job.files_written > 1 ? " and more files" : "");
+  if (job.left_out > 0)
+    fprintf(stderr, ": the format has no place for %s", request->format->leaves_out);
+  fputc('\n', stderr);
   return opgap_summary_exit(summary);
 }
 

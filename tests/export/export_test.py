@@ -593,6 +593,26 @@ def case_flames():
     expect({name: ns for name, ns in seen.items() if ns}, folded, "time of each frame in speedscope")
 
 
+def case_counts():
+    """Each format tells the same number of spans, and how many of them it has."""
+    for trace in training(), gpu_trace("ranges", 10):
+        with open(export(trace, "csv", "counts.csv"), newline="") as file:
+            kinds = [row["kind"] for row in csv.DictReader(file)]
+        spans = sum(kind not in ("mark", "sample", "lost") for kind in kinds)
+        said = {}
+        for name in ("kineto", "perfetto", "chrome", "speedscope", "collapsed", "csv", "sqlite"):
+            path = os.path.join(WORK, "counts-" + name)
+            line = run([OPGAP, "export", "--to", name, "-o", path, trace]).stderr
+            told = re.search(r"opgap: (?:(\d+) of )?(\d+) spans in ", line)
+            expect(int(told[2]), spans, "spans told by " + name)
+            expect(told[1] is not None, "has no place for" in line, "why some are left out of " + name)
+            said[name] = int(told[1] or told[2])
+        expect([said[name] for name in ("perfetto", "chrome", "csv", "sqlite")], [spans] * 4, "formats that have all")
+        scope = load_json(os.path.join(WORK, "counts-speedscope"))
+        expect(said["speedscope"], sum(event["type"] == "O" for profile in scope["profiles"]
+                                       for event in profile["events"]), "spans in speedscope")
+
+
 def case_collapsed_gpu():
     """GPU time under the op that launched it."""
     trace = gpu_trace("ranges", 10)

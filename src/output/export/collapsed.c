@@ -178,10 +178,12 @@ static void read_spans(struct collapsed *c)
   while ((span = export_next(c->job)) != NULL) {
     if (opgap_span_on_device(span->kind))
       add_device(c, span);
-    else if (span->kind == OPGAP_SPAN_CUDA && span->correlation != 0)
-      add_launch(c, span);
-    else if (span->nests && span->end_ns > span->start_ns)
+    else if (span->nests && span->end_ns > span->start_ns && span->kind != OPGAP_SPAN_CUDA)
       add_span(c, span);
+    else
+      c->job->left_out += span->kind < OPGAP_SPAN_MARK;
+    if (span->kind == OPGAP_SPAN_CUDA && span->correlation != 0)
+      add_launch(c, span);
   }
 }
 

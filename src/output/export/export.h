@@ -28,7 +28,9 @@ struct opgap_export_job {
   void (*progress)(void *context, uint64_t done, uint64_t total); /* records */
   void *progress_context;
   /* results */
-  uint64_t spans_written;
+  uint64_t span_count;  /* of the trace, as far as they were asked for: what has a duration, or is a call */
+  uint64_t point_count; /* marks, samples and losses */
+  uint64_t left_out;    /* of spans: this format has no place for them */
   unsigned files_written;
   char error[1024];
 };
@@ -36,8 +38,9 @@ struct opgap_export_job {
 struct opgap_export_format {
   const char *name, *suffix, *what;
   bool (*write)(struct opgap_export_job *job);
-  bool to_stdout;   /* can be written to a pipe */
-  bool into_folder; /* a path may be that of a folder, which is made where it ends with a slash */
+  bool to_stdout;         /* can be written to a pipe */
+  bool into_folder;       /* a path may be that of a folder, which is made where it ends with a slash */
+  const char *leaves_out; /* what it has no place for, in words; NULL: nothing */
 };
 
 extern const struct opgap_export_format opgap_export_formats[];
@@ -45,8 +48,10 @@ extern const size_t opgap_export_format_count;
 /* NULL: no such format */
 const struct opgap_export_format *opgap_export_find(const char *name);
 
-/* For the formats: the next span with progress shown, counted; opening and finishing files with the error said. */
+/* For the formats: the next span with progress shown, counted; counting those selected as left out; opening and
+ * finishing files with the error said. */
 const struct opgap_span *export_next(struct opgap_export_job *job);
+void export_leave_out(struct opgap_export_job *job);
 struct sink *export_open(struct opgap_export_job *job, const char *path);
 bool export_finish(struct opgap_export_job *job, struct sink *sink, const char *path);
 /* What a process is called in a timeline: "trainer rank 1", "DataLoader worker 0", ... */

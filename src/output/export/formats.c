@@ -6,14 +6,19 @@
 #include <string.h>
 
 const struct opgap_export_format opgap_export_formats[] = {
-    {"kineto", ".pt.trace.json.gz", "torch.profiler's JSON: HTA, TensorBoard, Perfetto", export_kineto, true, true},
+    {"kineto", ".pt.trace.json.gz", "torch.profiler's JSON: HTA, TensorBoard, Perfetto", export_kineto, true, true,
+     "other processes than the trainers, ranges that need not nest, calls of which only the time is known, and CUPTI's "
+     "overhead"},
     {"perfetto", ".pftrace", "Perfetto's protobuf: all processes, overlaps, flows, counters", export_perfetto, true,
-     false},
-    {"chrome", ".json.gz", "chrome://tracing's JSON: all processes", export_chrome, true, false},
-    {"speedscope", ".speedscope.json", "flame charts of each thread for speedscope", export_speedscope, true, false},
-    {"collapsed", ".folded", "collapsed stacks for any flame graph tool", export_collapsed, true, false},
-    {"csv", ".csv", "a table of all spans", export_csv, true, false},
-    {"sqlite", ".sqlite", "a database: all spans, the report's tables, views", export_sqlite, false, false},
+     false, NULL},
+    {"chrome", ".json.gz", "chrome://tracing's JSON: all processes", export_chrome, true, false, NULL},
+    {"speedscope", ".speedscope.json", "flame charts of each thread for speedscope", export_speedscope, true, false,
+     "work on the GPU, ranges that need not nest, and calls of which only the time is known"},
+    {"collapsed", ".folded", "collapsed stacks for any flame graph tool", export_collapsed, true, false,
+     "CUDA calls that CUPTI saw, synchronisations, ranges that need not nest, and calls of which only the time is "
+     "known"},
+    {"csv", ".csv", "a table of all spans", export_csv, true, false, NULL},
+    {"sqlite", ".sqlite", "a database: all spans, the report's tables, views", export_sqlite, false, false, NULL},
 };
 const size_t opgap_export_format_count = sizeof opgap_export_formats / sizeof *opgap_export_formats;
 
@@ -32,12 +37,22 @@ const struct opgap_span *export_next(struct opgap_export_job *job)
   const struct opgap_span *span = opgap_spans_next(job->spans);
   if (span == NULL)
     return NULL;
-  if (job->spans_written++ % PROGRESS_EVERY == 0 && job->progress != NULL) {
+  bool point = span->kind == OPGAP_SPAN_MARK || span->kind == OPGAP_SPAN_SAMPLE || span->kind == OPGAP_SPAN_LOST;
+  ++*(point ? &job->point_count : &job->span_count);
+  if ((job->span_count + job->point_count) % PROGRESS_EVERY == 1 && job->progress != NULL) {
     uint64_t done, total;
     opgap_spans_progress(job->spans, &done, &total);
     job->progress(job->progress_context, done, total);
   }
   return span;
+}
+
+void export_leave_out(struct opgap_export_job *job)
+{
+  uint64_t before = job->span_count;
+  while (export_next(job) != NULL)
+    ;
+  job->left_out += job->span_count - before;
 }
 
 static void say(struct opgap_export_job *job, const char *path, int error)

@@ -399,8 +399,10 @@ static void put_call(struct kineto *k, const struct opgap_span *span)
     put_runtime(k, span);
     return;
   }
-  if (span->end_ns == span->start_ns) /* the time of a wake-up or of a call that is counted */
+  if (span->end_ns == span->start_ns) { /* the time of a wake-up or of a call that is counted */
+    k->job->left_out++;
     return;
+  }
   name_thread(k, span->stream);
   row(k, span, "os_call", k->info->pid, span->tid, INFINITY);
   PUT(k->out.sink, "\"group\": \"");
@@ -555,6 +557,7 @@ static void put_span(struct kineto *k, const struct opgap_span *span)
     put_memory(k, span);
     break;
   default: /* overhead, losses, and ranges that do not nest: Kineto has no place for them */
+    k->job->left_out += span->kind != OPGAP_SPAN_LOST;
     break;
   }
 }
@@ -695,8 +698,14 @@ bool export_kineto(struct opgap_export_job *job)
     snprintf(job->error, sizeof job->error, "cannot make %s: %s", job->path, strerror(errno));
     return false;
   }
-  for (size_t i = 0; i < s->process_count; i++)
-    if (is_wanted(s, &s->processes[i]) && !write_process(job, &s->processes[i], count))
-      return false;
+  for (size_t i = 0; i < s->process_count; i++) {
+    if (is_wanted(s, &s->processes[i])) {
+      if (!write_process(job, &s->processes[i], count))
+        return false;
+      continue;
+    }
+    opgap_spans_select(job->spans, s->processes[i].index, OPGAP_ALL);
+    export_leave_out(job);
+  }
   return true;
 }

@@ -76,8 +76,10 @@ static void write_thread(struct speedscope *s)
   s->events = 0;
   s->last_ns = 0;
   while ((span = export_next(s->job)) != NULL && s->sink->error == 0) {
-    if (!span->nests || span->end_ns == span->start_ns)
+    if (!span->nests || span->end_ns == span->start_ns) {
+      s->job->left_out += span->kind < OPGAP_SPAN_MARK;
       continue;
+    }
     if (s->events == 0)
       begin_profile(s, span);
     close_frames(s, span->start_ns);
@@ -118,10 +120,11 @@ bool export_speedscope(struct opgap_export_job *job)
     uint32_t process = summary->processes[i].index;
     const struct opgap_process_info *info = opgap_spans_process_info(job->spans, process);
     for (unsigned k = 0; k < info->stream_count; k++) {
-      if (info->streams[k].kind != OPGAP_STREAM_THREAD)
-        continue;
       opgap_spans_select(job->spans, process, k);
-      write_thread(&s);
+      if (info->streams[k].kind == OPGAP_STREAM_THREAD)
+        write_thread(&s);
+      else
+        export_leave_out(job);
     }
   }
   write_frames(&s);
