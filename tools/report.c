@@ -55,6 +55,7 @@ static void help(void)
        "  --plot              also charts of step times and of the use of GPU and main thread over time\n"
        "  --help              this text\n"
        "\n"
+       "What each column of the tables is: docs/COLUMNS.md.\n"
        "Exit status: 0 done; 2 wrong usage or unreadable trace; 4 printed, but bytes of the trace are damaged or "
        "missing.");
 }
