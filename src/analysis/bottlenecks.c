@@ -276,15 +276,15 @@ static bool wait_for_cpus(const struct workers *w)
   return w->queue > latency_of(w) && share(w->queue, w->busy) >= CROWDED;
 }
 
-/* How many workers may be advised instead of `n`: while no CPU is free none more, of such as mostly wait four times the
- * CPUs, of such as compute one for each CPU but the training process's. */
-static unsigned most_workers(const struct list *l, unsigned n, bool mostly_wait)
+/* How many workers may be advised instead of `n`: of such as mostly wait, but not for a CPU, four times the CPUs; of
+ * such as compute none more while no CPU is free, else one for each CPU but the training process's. */
+static unsigned most_workers(const struct list *l, const struct workers *w, unsigned n)
 {
   unsigned have = l->use.have, left = l->free;
+  if (latency_of(w) > computing_of(w) && !wait_for_cpus(w))
+    return 4 * have;
   if (left == 0)
     return n;
-  if (mostly_wait)
-    return 4 * have;
   unsigned most = have > 0 ? have - 1 : 0;
   return left != CPUS_UNKNOWN && n + left < most ? n + left : most;
 }
@@ -375,9 +375,10 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "for "
         "a CPU%s",
         part, 100 * share(w.queue, w.busy), ready);
-  } else if (needed > n && needed <= most_workers(l, n, latency_of(&w) > compute)) {
+  } else if (needed > n && needed <= most_workers(l, &w, n)) {
     add(l, "too_few_workers", fetch_ns, bound,
-        opgap_pool_printf(l->a->pool, "Use %u workers: num_workers=%u.", needed, needed),
+        opgap_pool_printf(l->a->pool, "Use %u workers: num_workers=%u%s.", needed, needed,
+                          l->free == 0 ? "; they mostly wait, which takes no CPU" : ""),
         "Waiting for the DataLoader takes %.1f %% of step time: a batch takes a worker %.1f ms, a step without the "
         "wait "
         "%.1f ms, so %u worker%s cannot keep up and %u can%s",
