@@ -745,8 +745,8 @@ static void add_stopped(struct analysis *a)
   unsigned stopped = 0;
   for (unsigned i = 0; i < a->process_count; i++) {
     const struct process *p = &a->processes[i];
-    if (p->off.count == 0)
-      continue;
+    if (p->off.count == 0 || a->source->info(a->source->context, i, "OPGAP_CONTROL") == NULL)
+      continue; /* else by a schedule, which has a notice of its own */
     stopped++;
     if (longest == NULL || windows_off_ns(p) > windows_off_ns(longest))
       longest = p;

@@ -97,14 +97,17 @@ static void add(struct walk *w, const struct thread *t, enum opgap_cause cause, 
  * then), or, where no poll was seen, until its first op.  Returns when; 0: t is no such worker. */
 static uint64_t ready_at(const struct walk *w, const struct thread *t)
 {
+  const struct process *p = &w->a->processes[t->process];
   if (!t->main || t->process == w->own_process)
     return 0;
   /* who makes it by spawn waits for it outside of __next__, too, while its dataset goes through a pipe */
   if (!w->causes->data_loading)
-    return strstr(w->a->processes[t->process].info->command, "--multiprocessing-fork") ? t->first_poll_ns : 0;
+    return strstr(p->info->command, "--multiprocessing-fork") ? t->first_poll_ns : 0;
+  if (t->first_poll_ns != 0 && windows_off_within(p, p->info->start_ns, t->first_poll_ns))
+    return 0; /* it may have polled before, when it was not recorded */
   if (t->first_poll_ns != 0)
     return t->first_poll_ns;
-  if (w->a->processes[t->process].info->forked)
+  if (p->info->forked)
     return 0;
   return t->first_op_ns ? t->first_op_ns : UINT64_MAX;
 }

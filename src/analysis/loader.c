@@ -158,6 +158,38 @@ static bool was_recorded(const struct thread *t)
   return t->calls.count > 0 || t->first_op_ns != 0 || t->first_poll_ns != 0;
 }
 
+/* What the scheduler's samples add to a worker's times. */
+static void add_off_cpu(struct analysis *a, struct thread *t, uint64_t begin, uint64_t end,
+                        struct opgap_sum_worker *row)
+{
+  const struct past_sample *from, *to;
+  struct off_cpu off;
+  if (!timeline_samples_around(t, begin, end, &from, &to))
+    return;
+  row->queue_ns = to->queue - from->queue;
+  if (!threads_off_cpu(a, t, begin, end, &off))
+    return;
+  row->file_ns += off.faults; /* of mapped files */
+  row->queue_ns += threads_team_wait(a, t, begin, end, off.outside - off.faults).queue;
+}
+
+/* The same where only parts of that time were recorded: the samples go on between them, and their calls are unknown. */
+static void add_parts_off_cpu(struct analysis *a, const struct process *p, struct thread *t, uint64_t begin,
+                              uint64_t end, struct opgap_sum_worker *row)
+{
+  uint64_t at = begin;
+  for (size_t i = 0; i <= p->off.count && at < end; i++) {
+    uint64_t until = i < p->off.count && p->off.at[i].start < end ? p->off.at[i].start : end;
+    struct off_cpu off;
+    if (until > at && threads_off_cpu(a, t, at, until, &off)) {
+      uint64_t queue = off.queue + off.throttled + threads_team_wait(a, t, at, until, off.outside - off.faults).queue;
+      row->file_ns += off.faults;
+      row->queue_ns = queue + (row->queue_ns == OPGAP_UNKNOWN ? 0 : row->queue_ns);
+    }
+    at = i < p->off.count && p->off.at[i].end > at ? p->off.at[i].end : at;
+  }
+}
+
 static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *row)
 {
   const struct process *p = &a->processes[process];
@@ -191,15 +223,10 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *
   row->sleep_ns = all->sleep - before->sleep;
   row->network_ns = all->network - before->network;
   row->child_ns = all->child - before->child;
-  const struct past_sample *from, *to;
-  if (!timeline_samples_around(t, begin, end, &from, &to))
-    return;
-  row->queue_ns = to->queue - from->queue;
-  struct off_cpu off;
-  if (!threads_off_cpu(a, t, begin, end, &off))
-    return;
-  row->file_ns += off.faults; /* of mapped files */
-  row->queue_ns += threads_team_wait(a, t, begin, end, off.outside - off.faults).queue;
+  if (windows_off_within(p, begin, end))
+    add_parts_off_cpu(a, p, t, begin, end, row);
+  else
+    add_off_cpu(a, t, begin, end, row);
 }
 
 /* Not what a worker does while it waits for its next index. */

@@ -187,13 +187,14 @@ struct shares {
 
 /* Are all hooked calls between sample i - 1 and sample i known?  A call that the thread is still in has no record yet,
  * unless all records are read and it ran behind sample i: a thread of a team may not make one for all its life.  Calls
- * that wait for a GPU are not on the thread's own stream. */
+ * that wait for a GPU are not on the thread's own stream; and between two windows none is recorded. */
 static bool calls_known(const struct analysis *a, const struct thread *t, size_t i)
 {
   const struct process *p = &a->processes[t->process];
   const struct past_sample *to = RING_AT(&t->samples, i), *last = RING_AT(&t->samples, t->samples.count - 1);
   bool ended = t->last_ns >= to->end || (p->end_ns != 0 && last->run >= to->run + RUNS_NS);
-  return !p->uses_gpu && ended && t->calls.forgotten <= RING_AT(&t->samples, i - 1)->end;
+  uint64_t from = RING_AT(&t->samples, i - 1)->end;
+  return !p->uses_gpu && ended && t->calls.forgotten <= from && !windows_off_within(p, from, to->end);
 }
 
 /* Of interval i the time outside of hooked blocking calls; its calls are known. */

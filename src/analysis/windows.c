@@ -1,4 +1,5 @@
-/* When a process was not recorded: between `opgap stop` and `opgap start`, or before the first start (OPGAP_CONTROL),
+/* When a process was not recorded: outside of the windows of OPGAP_SCHEDULE where it follows those of the process that
+ * forked it (record/schedule.h), between `opgap stop` and `opgap start`, or before the first start (OPGAP_CONTROL),
  * before OPGAP_DELAY and after OPGAP_DURATION, and what the flight recorder dropped (OPGAP_KEEP).
  *
  * Read before the analysis begins, because GPU activity is looked at ahead of the records that tell of it. */
@@ -7,15 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void read_switches(struct analysis *a, unsigned process, unsigned stream)
+/* The switches of `process` are those of p.  False: there is none. */
+static bool read_switches(struct analysis *a, struct process *p, unsigned process)
 {
-  struct process *p = &a->processes[process];
-  void *cursor = a->source->cursor_open(a->source->context, process, stream);
+  const struct opgap_process_info *info = a->source->process(a->source->context, process);
+  unsigned stream = 0;
+  while (stream < info->stream_count && info->streams[stream].kind != OPGAP_STREAM_PROCESS)
+    stream++;
+  void *cursor = stream < info->stream_count ? a->source->cursor_open(a->source->context, process, stream) : NULL;
   const struct opgap_record *records;
+  bool any = false;
   bool off = false;
   for (size_t n; cursor != NULL && (n = a->source->cursor_batch(cursor, &records)) > 0;)
     for (size_t i = 0; i < n; i++) {
-      if (records[i].event != OPGAP_EV_RECORDING || (records[i].status == 0) == off)
+      if (records[i].event != OPGAP_EV_RECORDING)
+        continue;
+      any = true;
+      if ((records[i].status == 0) == off)
         continue;
       off = !off;
       if (off)
@@ -25,6 +34,7 @@ static void read_switches(struct analysis *a, unsigned process, unsigned stream)
     }
   if (cursor != NULL)
     a->source->cursor_close(cursor);
+  return any;
 }
 
 /* A setting in seconds, in ns; 0: not set. */
@@ -41,19 +51,48 @@ static bool may_be_parent(const struct opgap_process_info *parent, const struct 
          strcmp(parent->boot_id, child->boot_id) == 0 && strcmp(parent->host, child->host) == 0;
 }
 
+/* The process that forked this one; UINT32_MAX: not known. */
+static unsigned parent_of(const struct analysis *a, const struct opgap_process_info *info)
+{
+  unsigned parent = UINT32_MAX;
+  uint64_t start = 0;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct opgap_process_info *other = a->source->process(a->source->context, i);
+    if (other == info || !may_be_parent(other, info) || (parent != UINT32_MAX && other->start_ns <= start))
+      continue;
+    parent = i;
+    start = other->start_ns;
+  }
+  return parent != UINT32_MAX && start < info->start_ns ? parent : UINT32_MAX; /* else damaged: no way to the top */
+}
+
 /* Where the program that a process runs began, before it was forked; 0: not known. */
 static uint64_t program_start(const struct analysis *a, const struct opgap_process_info *info)
 {
-  while (info != NULL && info->forked) {
-    const struct opgap_process_info *parent = NULL;
-    for (unsigned i = 0; i < a->process_count; i++) {
-      const struct opgap_process_info *other = a->source->process(a->source->context, i);
-      if (other != info && may_be_parent(other, info) && (parent == NULL || other->start_ns > parent->start_ns))
-        parent = other;
-    }
-    info = parent == NULL || parent->start_ns < info->start_ns ? parent : NULL; /* else damaged: no way to the top */
+  while (info->forked) {
+    unsigned parent = parent_of(a, info);
+    if (parent == UINT32_MAX)
+      return 0;
+    info = a->source->process(a->source->context, parent);
   }
-  return info ? info->start_ns : 0;
+  return info->start_ns;
+}
+
+/* Who goes by its own steps has switches in its own trace, and its steps tell what was recorded; those that it forked
+ * have its windows. */
+static void follow_schedule(struct analysis *a, struct process *p, unsigned process)
+{
+  if (read_switches(a, p, process)) {
+    VEC_FREE(&p->off);
+    return;
+  }
+  const struct opgap_process_info *info = p->info;
+  while (info->forked) {
+    unsigned parent = parent_of(a, info);
+    if (parent == UINT32_MAX || read_switches(a, p, parent))
+      return;
+    info = a->source->process(a->source->context, parent);
+  }
 }
 
 void windows_open(struct analysis *a, unsigned process)
@@ -64,11 +103,10 @@ void windows_open(struct analysis *a, unsigned process)
   uint64_t start = delay || duration ? program_start(a, info) : 0;
   p->opens_ns = start ? start + delay : 0;
   p->closes_ns = start && duration ? p->opens_ns + duration : UINT64_MAX;
-  if (a->source->info(a->source->context, process, "OPGAP_CONTROL") == NULL)
-    return;
-  for (unsigned s = 0; s < info->stream_count; s++)
-    if (info->streams[s].kind == OPGAP_STREAM_PROCESS)
-      read_switches(a, process, s);
+  if (a->source->info(a->source->context, process, "OPGAP_CONTROL") != NULL)
+    read_switches(a, p, process);
+  else if (a->source->info(a->source->context, process, "OPGAP_SCHEDULE") != NULL && info->forked)
+    follow_schedule(a, p, process);
 }
 
 bool windows_off_within(const struct process *p, uint64_t start, uint64_t end)

@@ -56,7 +56,7 @@ static pid_t forked(struct opgap_fork *fork, pid_t pid)
   opgap_fork_end(fork);
   if (pid > 0)
     note_child(BY_FORK, pid, NULL);
-  else if (pid == 0 && opgap_control_mapped())
+  else if (pid == 0 && (opgap_control_mapped() || opgap_control_follows()))
     opgap_self();
   return pid;
 }

@@ -14,6 +14,9 @@ static _Alignas(OPGAP_CONTROL_BYTES) char active_page[OPGAP_CONTROL_BYTES];
 extern uint32_t opgap_active __attribute__((alias("active_page")));
 
 OPGAP_EARLY_DATA static struct opgap_control *control; /* the mapped page, NULL: none */
+/* The process whose schedule is in opgap_active's page, which it shares with the children that it forks; 0: the page
+ * belongs to this process alone. */
+OPGAP_EARLY_DATA static _Atomic int leader;
 OPGAP_EARLY_DATA static bool halted;
 OPGAP_EARLY_DATA static uint32_t last_open; /* what the schedule wants */
 
@@ -34,15 +37,50 @@ static bool map_page(int protection_flags, int fd, long offset)
   return at == (long)active_page;
 }
 
-bool opgap_control_detach(void)
+/* Other memory with the same word takes the page's place. */
+static bool replace_page(int sharing)
 {
-  if (control == NULL)
-    return true;
   uint32_t active = __atomic_load_n(&opgap_active, __ATOMIC_RELAXED);
-  if (!map_page(MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0))
+  if (!map_page(sharing | MAP_ANONYMOUS | MAP_FIXED, -1, 0))
     return false;
   __atomic_store_n(&opgap_active, active, __ATOMIC_RELAXED);
+  return true;
+}
+
+bool opgap_control_detach(void)
+{
+  if (control != NULL && !replace_page(MAP_PRIVATE))
+    return false;
   control = NULL;
+  return true;
+}
+
+bool opgap_control_lead(void)
+{
+  if (control != NULL || !replace_page(MAP_SHARED))
+    return false;
+  atomic_store(&leader, opgap_raw_getpid());
+  return true;
+}
+
+bool opgap_control_leads(void)
+{
+  int pid = atomic_load(&leader);
+  return pid != 0 && pid == opgap_raw_getpid();
+}
+
+OPGAP_EARLY_CODE bool opgap_control_follows(void)
+{
+  int pid = atomic_load(&leader);
+  return pid != 0 && pid != opgap_raw_getpid();
+}
+
+/* What is still to come is for this process alone: its children go on with the page as it is. */
+OPGAP_EARLY_CODE static bool leave_page(void)
+{
+  if (atomic_load(&leader) != 0 && !replace_page(MAP_PRIVATE))
+    return false;
+  atomic_store(&leader, 0);
   return true;
 }
 
@@ -129,7 +167,7 @@ void opgap_control_again(void)
 
 OPGAP_EARLY_CODE void opgap_active_open(uint32_t open)
 {
-  if (control != NULL && !is_own_word())
+  if ((control != NULL && !is_own_word()) || opgap_control_follows())
     return;
   last_open = halted ? 0 : open;
   if (control == NULL) {
@@ -142,7 +180,7 @@ OPGAP_EARLY_CODE void opgap_active_open(uint32_t open)
 
 OPGAP_EARLY_CODE uint32_t opgap_active_halt(void)
 {
-  if (!is_own_word())
+  if (!is_own_word() || !leave_page())
     return 0;
   uint32_t before = __atomic_load_n(&opgap_active, __ATOMIC_RELAXED);
   halted = true;

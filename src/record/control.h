@@ -24,6 +24,14 @@ void opgap_control_again(void);
 bool opgap_control_detach(void);
 /* The page is mapped: a forked child must start its own session at once, its parent's end would switch it off. */
 bool opgap_control_mapped(void);
+
+/* From here on opgap_active is set by this process's schedule for the children that it forks, too: DataLoader workers
+ * have no steps of their own.  False: with OPGAP_CONTROL each process has a page of its own, or there is no memory. */
+bool opgap_control_lead(void);
+bool opgap_control_leads(void); /* it does */
+/* It is set by the schedule of a process that forked this one.  Its session begins at once, too: when it began tells
+ * the reader which windows it was there for. */
+bool opgap_control_follows(void);
 /* Recording is stopped from outside. */
 bool opgap_control_stopped(void);
 

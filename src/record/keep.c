@@ -8,6 +8,7 @@
 #include "record/gpu_stream.h"
 #include "record/internal.h"
 #include "record/raw.h"
+#include "record/schedule.h"
 #include "record/stacks.h"
 
 static const uint8_t *description;
@@ -54,7 +55,7 @@ static size_t more_of_stream(const struct opgap_thread *slot, uint64_t *words, s
     return 0;
   uint64_t now = opgap_state->arena->last_anchor.ns;
   size_t count = 0;
-  if (opgap_control_stopped()) {
+  if (opgap_control_stopped() || opgap_schedule_waits()) {
     words[count++] = OPGAP_WORD0(OPGAP_EV_RECORDING, 2, 0, 0);
     words[count++] = now;
   }

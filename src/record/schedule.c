@@ -10,6 +10,7 @@ __attribute__((weak)) void opgap_gpu_window(void);
 OPGAP_EARLY_DATA static uint64_t opens_ns, closes_ns; /* CLOCK_MONOTONIC; 0: no such limit */
 OPGAP_EARLY_DATA static _Atomic uint64_t steps;       /* ended so far in this process */
 OPGAP_EARLY_DATA static _Atomic uint32_t time_open;   /* inside delay and duration */
+static _Atomic int marked = -1;                       /* what the trace says last of a schedule's windows: on or off */
 
 OPGAP_EARLY_CODE bool opgap_schedule_has(const struct opgap_schedule *schedule, uint64_t step)
 {
@@ -21,9 +22,24 @@ OPGAP_EARLY_CODE bool opgap_schedule_has(const struct opgap_schedule *schedule, 
   return step % cycle >= (uint64_t)schedule->wait + schedule->warmup;
 }
 
+/* The reader of a follower's trace takes the edges of its windows from here.  Where too many are not written yet, one
+ * is left out: the followers' windows are then taken to be longer, or not to be. */
+static void mark(bool on)
+{
+  if (atomic_exchange(&marked, on) != on && opgap_state->arena != NULL)
+    opgap_control_note(opgap_arena_control(opgap_state->arena), opgap_clock_ns(), on);
+}
+
+static bool is_on(void)
+{
+  return atomic_load(&time_open) && opgap_schedule_has(&opgap_config.settings.schedule, atomic_load(&steps));
+}
+
 OPGAP_EARLY_CODE static void apply(void)
 {
-  bool on = atomic_load(&time_open) && opgap_schedule_has(&opgap_config.settings.schedule, atomic_load(&steps));
+  bool on = is_on();
+  if (opgap_control_leads())
+    mark(on);
   opgap_active_open(on ? opgap_config.groups : (uint32_t)OPGAP_GROUP_process);
   if (opgap_gpu_window) /* at once: a step of the window may be shorter than the flusher's round */
     opgap_gpu_window();
@@ -37,8 +53,15 @@ OPGAP_EARLY_CODE bool opgap_schedule_start(uint32_t groups)
   opens_ns = settings->delay_ns ? now + settings->delay_ns : 0;
   closes_ns = settings->duration_ns ? now + settings->delay_ns + settings->duration_ns : 0;
   atomic_store(&time_open, opens_ns == 0);
+  if (settings->schedule.active != 0)
+    opgap_control_lead();
   apply();
   return opens_ns || closes_ns;
+}
+
+bool opgap_schedule_waits(void)
+{
+  return atomic_load(&marked) == 0;
 }
 
 void opgap_schedule_step(void)
@@ -46,6 +69,8 @@ void opgap_schedule_step(void)
   if (opgap_config.settings.schedule.active == 0 || opgap_active == 0)
     return;
   atomic_fetch_add(&steps, 1);
+  if (opgap_control_follows() && opgap_control_lead()) /* it goes by its own steps from here on */
+    atomic_store(&marked, -1);
   apply();
 }
 

@@ -113,6 +113,76 @@ def single_thread(folder):
     assert finished == ("", f"opgap: {job.trace}: no process of it runs any more on this machine\n"), finished
 
 
+def remove_rings(pids):
+    """Those that killed processes left: their trace goes with the test."""
+    for pid in pids:
+        for ring in rings_of(pid):
+            os.unlink(ring)
+
+
+def schedule(folder):
+    """Forked children follow the windows of the steps of who forked them, until they end steps themselves."""
+    job = Job(folder, OPGAP_SCHEDULE="wait=2,active=2,repeat=2")
+    early, own = int(job.tell("f " + job.pipe("early"))), int(job.tell("f " + job.pipe("own")))
+    job.tell("m 1000")
+    job.tell("m 1000", "early")
+    job.tell("s 1")
+    job.tell("m 1000", "early")
+    job.tell("s 1", "own")
+    job.tell("m 1000", "own")
+    job.tell("s 1", "own")
+    job.tell("m 5", "own")
+    job.tell("m 1000", "early")
+    job.tell("s 1")
+    job.tell("m 10")
+    job.tell("m 20", "early")
+    job.tell("s 2", "own")
+    job.tell("m 1000", "own")
+    late = int(job.tell("f " + job.pipe("late")))
+    job.tell("m 100", "late")
+    job.tell("s 2")
+    for name in ("main", "early", "late"):
+        job.tell("m 1000", name)
+    job.tell("s 2")
+    job.tell("m 40", "early")
+    job.tell("m 200", "late")
+    os.kill(late, signal.SIGKILL)
+    job.tell("s 2")
+    job.tell("m 1000", "early")
+    pid = job.program.pid
+    job.end("early", "own", "main")
+    assert mallocs(job.trace) == {pid: 10, early: 60, own: 5, late: 300}, mallocs(job.trace)
+    assert [switches(job.trace, p) for p in (pid, early, own, late)] == [[0, 1, 0, 1, 0], [], [0, 1, 0], []]
+    report = json.loads(opgap("report", "--format", "json", job.trace)[0])
+    assert not any("recording was off" in n for n in report["trace"]["notices"]), report["trace"]["notices"]
+    remove_rings([late])
+
+
+def schedule_children(folder):
+    """No child's end, exec or kill, nor what it does to itself, reaches the page that a schedule shares with its children;
+    each kind's own calls are counted in the window alone, where it can have a session."""
+    for kind, allocations in CHILDREN.items():
+        place = os.path.join(folder, kind)
+        os.mkdir(place)
+        job = Job(place, OPGAP_SCHEDULE="wait=2,active=2,repeat=2")
+        for steps, count in ((2, 1000), (2, 100), (2, 1000), (2, 400)):
+            assert job.tell("c " + kind) == "ok", kind
+            job.tell("m %d" % count)
+            job.tell("s %d" % steps)
+        job.tell("m 1000")
+        pid = job.program.pid
+        job.end()
+        assert mallocs(job.trace, of=pid) == {pid: 500}, (kind, mallocs(job.trace, of=pid))
+        assert switches(job.trace, pid) == [0, 1, 0, 1, 0], (kind, switches(job.trace, pid))
+        if kind != "system":  # a shell has more to say
+            others = [count for at, count in mallocs(job.trace).items() if at != pid and count > 0]
+            # a page of its own, which `poor` has no memory for, is needed at the end alone
+            wanted = CHILDREN["exit"] if kind == "poor" else allocations
+            assert others == [wanted] * (2 if wanted > 0 else 0), (kind, others)
+        report = json.loads(opgap("report", "--format", "json", job.trace)[0])
+        remove_rings(p["pid"] for p in report["processes"])
+
+
 def on_at_first(folder):
     """OPGAP_CONTROL=on records from the start."""
     job = Job(folder, OPGAP_CONTROL="on")
@@ -414,8 +484,9 @@ def recorder_snapshot(folder):
     job.end()
 
 
-CASES = {f.__name__: f for f in (single_thread, on_at_first, processes, children, busy, orphan, steps, not_controlled, quiet,
-                                snapshots, recorder, recorder_killed, recorder_size, recorder_snapshot)}
+CASES = {f.__name__: f for f in (single_thread, on_at_first, processes, children, busy, orphan, steps, schedule,
+                                schedule_children, not_controlled, quiet, snapshots, recorder, recorder_killed,
+                                recorder_size, recorder_snapshot)}
 with tempfile.TemporaryDirectory(prefix="opgap-control-") as place:
     try:
         CASES[CASE](os.path.realpath(place))

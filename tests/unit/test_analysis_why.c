@@ -1415,6 +1415,48 @@ START_TEST(test_worker_recorded_late)
 }
 END_TEST
 
+/* A worker follows the schedule of the trainer that forked it: it is recorded from 700 to 1200 ms, as the trainer's
+ * trace says.  Its first poll there, at 750 ms, need not be its first one: the trainer's wait up to it is for no
+ * start-up.  A process that has windows of its own goes by its steps. */
+START_TEST(test_worker_follows_a_schedule)
+{
+  for (int leads = 0; leads < 2; leads++) {
+    setup();
+    struct worker_plan plan = {5, 1, 10, 100000, 650000, 30000, SLEEPS, 0};
+    unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+    make_worker(200, &plan);
+    unsigned own = fake_stream(1, OPGAP_STREAM_PROCESS);
+    static const uint64_t at_ms[] = {1, 700, 1200};
+    fake_setting(p, "OPGAP_SCHEDULE", "wait=5,active=5,repeat=1");
+    fake_setting(1, "OPGAP_SCHEDULE", "wait=5,active=5,repeat=1");
+    for (uint32_t i = 0; i < 3; i++)
+      fake_record(
+          p, stream,
+          (struct opgap_record){
+              .event = OPGAP_EV_RECORDING, .status = i == 1, .start_ns = at_ms[i] * MS, .end_ns = at_ms[i] * MS});
+    if (leads)
+      fake_record(
+          1, own,
+          (struct opgap_record){.event = OPGAP_EV_RECORDING, .status = 1, .start_ns = 100 * MS, .end_ns = 100 * MS});
+    fake_record(
+        1, own,
+        (struct opgap_record){.event = OPGAP_EV_MEMORY, .start_ns = 2000 * MS, .end_ns = 2000 * MS, .field = {1}});
+    for (unsigned i = 5; i < 10; i++)
+      fetch(i, true);
+    struct opgap_summary *s = fake_analyse(NULL);
+    const struct opgap_sum_worker *w = &s->loader.worker[0];
+    ck_assert_uint_eq(w->startup_ns, leads ? 650 * MS : OPGAP_UNKNOWN);
+    ck_assert_uint_eq(w->batches, 5);
+    ck_assert_uint_eq(w->sleep_ns, 5 * 29900 * US);
+    ck_assert_uint_eq(w->busy_ns + w->idle_ns, (leads ? 2000 - 750 : 1200 - 750) * MS);
+    ck_assert_uint_eq(s->loader.startup_wait_ns, leads ? (750 - 701) * MS : 0);
+    for (size_t i = 0; i < s->notice_count; i++)
+      ck_assert_ptr_null(strstr(s->notices[i], "recording was off"));
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
 /* It is recorded for half of a second after its start at 100 ms: behind that it may do anything. */
 START_TEST(test_worker_recorded_for_a_while)
 {
@@ -1460,12 +1502,14 @@ START_TEST(test_workers_not_recorded)
 {
   static const struct {
     const char *key, *value, *reason;
-  } cases[] = {{"OPGAP_SCHEDULE", "wait=5,active=4", "a --schedule that waits leaves them out, as they have no steps."},
-               {"OPGAP_CHILDREN", "none", "OPGAP_CHILDREN=none (--children none) leaves them out."},
-               {"OPGAP_CHILDREN", "fork",
-                "OPGAP_CHILDREN=fork (--children fork) leaves those out that are programs of their own (spawn, "
-                "forkserver)."},
-               {"OPGAP_CHILDREN", "all", "the head of the report names processes that were not traced."}};
+  } cases[] = {
+      {"OPGAP_SCHEDULE", "wait=5,active=4",
+       "a --schedule leaves those out that are programs of their own (spawn, forkserver), as they have no steps."},
+      {"OPGAP_CHILDREN", "none", "OPGAP_CHILDREN=none (--children none) leaves them out."},
+      {"OPGAP_CHILDREN", "fork",
+       "OPGAP_CHILDREN=fork (--children fork) leaves those out that are programs of their own (spawn, "
+       "forkserver)."},
+      {"OPGAP_CHILDREN", "all", "the head of the report names processes that were not traced."}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char text[256];
     setup();
@@ -2677,6 +2721,7 @@ int main(void)
   tcase_add_test(tests, test_workers_in_some_steps);
   tcase_add_test(tests, test_workers_not_recorded);
   tcase_add_test(tests, test_worker_recorded_late);
+  tcase_add_test(tests, test_worker_follows_a_schedule);
   tcase_add_test(tests, test_worker_recorded_for_a_while);
   tcase_add_test(tests, test_worker_not_recorded);
   tcase_add_test(tests, test_no_workers);
