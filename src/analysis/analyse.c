@@ -847,11 +847,45 @@ static void add_losses(struct analysis *a)
         (unsigned long long)s->lost_threads, OPGAP_SLOT_LIMIT - 1);
 }
 
+/* Was it started by, or executed in the place of, a process of the trace that began before it? */
+static bool has_origin(const struct analysis *a, unsigned process)
+{
+  const struct opgap_process_info *info = a->processes[process].info;
+  for (unsigned i = 0; i < process; i++) {
+    const struct opgap_process_info *other = a->processes[i].info;
+    if ((other->pid == info->ppid || other->pid == info->pid) && strcmp(other->host, info->host) == 0)
+      return true;
+  }
+  return false;
+}
+
+/* A trace that was written into the folder of another run of the same program.  Ranks, and the commands of a shell that
+ * is not traced, share one on purpose. */
+static void add_runs(struct analysis *a)
+{
+  const struct opgap_process_info *first = a->processes[0].info;
+  unsigned runs = 1;
+  for (unsigned i = 1; i < a->process_count; i++) {
+    const struct opgap_process_info *info = a->processes[i].info;
+    runs += info->start_ns > first->end_ns && info->rank < 0 && strcmp(info->command, first->command) == 0 &&
+            strcmp(info->host, first->host) == 0 && !has_origin(a, i);
+  }
+  if (runs > 1 && first->rank < 0)
+    a->summary->notices[a->summary->notice_count++] =
+        opgap_pool_printf(a->pool,
+                          "the same program was recorded %u times into this folder, one run after the other: figures "
+                          "are of all of them, the time is from the start of the first to the end of the last (another "
+                          "OPGAP_OUT for each keeps them apart)",
+                          runs);
+}
+
 static void add_pause(struct analysis *a)
 {
   const char *pause = opgap_longest_pause(a->pool, a->summary);
   if (pause != NULL)
     a->summary->notices[a->summary->notice_count++] = pause;
+  else
+    add_runs(a);
 }
 
 /* The most that add_limits, add_stopped, add_size_reached, add_dropped, add_lines_skipped, add_losses and add_pause

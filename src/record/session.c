@@ -1,7 +1,6 @@
 /* The life of a session: from the constructor (or a forked child's first hook) to exit.  See session.h. */
 #include "record/session.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -397,20 +396,15 @@ static void pair_number(struct pairs *pairs, const char *key, int64_t value)
   pair(pairs, key, digits);
 }
 
-/* The first of these variables that is set; NULL: none. */
-static const char *environment(const char *const *names)
+static void pair_environment(struct pairs *pairs, const char *key, const char *const *names)
 {
   for (; *names; names++) {
     const char *value = getenv(*names);
-    if (value && *value)
-      return value;
+    if (value && *value) {
+      pair(pairs, key, value);
+      return;
+    }
   }
-  return NULL;
-}
-
-static const char *rank(void)
-{
-  return environment((const char *const[]){"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", NULL});
 }
 
 static void pair_command(struct pairs *pairs)
@@ -474,11 +468,11 @@ static size_t describe(uint8_t *buffer, size_t size, int ppid, bool forked)
   pair_command(&pairs);
   pair_machine(&pairs);
   if (environ) {
-    pair(&pairs, "rank", rank());
-    pair(&pairs, "local_rank",
-         environment((const char *const[]){"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", NULL}));
-    pair(&pairs, "world_size",
-         environment((const char *const[]){"WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", NULL}));
+    pair_environment(&pairs, "rank", (const char *const[]){"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", NULL});
+    pair_environment(&pairs, "local_rank",
+                     (const char *const[]){"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", NULL});
+    pair_environment(&pairs, "world_size",
+                     (const char *const[]){"WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", NULL});
     for (unsigned i = 0; i < opgap_setting_count; i++)
       pair(&pairs, opgap_setting_table[i].env, getenv(opgap_setting_table[i].env));
   }
@@ -808,31 +802,8 @@ static void default_folder_name(char *name, size_t size)
   opgap_text_string(&text, ".opgap");
 }
 
-/* Process files in the trace folder. */
-static unsigned count_files(void)
-{
-  static const char suffix[] = ".opgt";
-  _Alignas(8) char entries[2048];
-  unsigned count = 0;
-  int fd = (int)opgap_raw_open(opgap_config.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-  if (fd < 0)
-    return 0;
-  for (long bytes; (bytes = opgap_raw3(SYS_getdents64, fd, (long)entries, sizeof entries)) > 0;)
-    for (const char *at = entries; at < entries + bytes;) {
-      struct dirent64 entry; /* its head, the name ends earlier */
-      memcpy(&entry, at, offsetof(struct dirent64, d_name));
-      const char *name = at + offsetof(struct dirent64, d_name);
-      size_t length = strlen(name), end = sizeof suffix - 1;
-      count += length > end && memcmp(name + length - end, suffix, end) == 0;
-      at += entry.d_reclen;
-    }
-  opgap_raw_close(fd);
-  return count;
-}
-
-/* Makes the trace folder of the setting or of the default name, or takes it if it is there.  others: process files of
- * other runs in it. */
-static bool make_folder(unsigned *others)
+/* Makes the trace folder of the setting or of the default name, or takes it if it is there. */
+static bool make_folder(void)
 {
   static bool said;
   char name[256];
@@ -842,10 +813,9 @@ static bool make_folder(unsigned *others)
   bool named = error == 0;
   if (named)
     error = opgap_raw3(SYS_mkdirat, AT_FDCWD, (long)opgap_config.folder, 0700);
-  if (error == 0 || error == -EEXIST) {
+  if (error == 0 || error == -EEXIST /* several ranks, and commands of one shell, share a folder */) {
     setenv("OPGAP_SESSION", opgap_config.folder, 1);
     opgap_config.made_folder = true;
-    *others = error == 0 || rank() != NULL ? 0 : count_files(); /* ranks that are started one by one share a folder */
     return true;
   }
   opgap_notice(&said, "cannot create the trace folder %s (%s, error %d): the program runs untraced",
@@ -858,16 +828,14 @@ static bool make_folder(unsigned *others)
  * opgap_config.first: as a slash behind the folder says when it comes from `opgap record`.  executed: the former image
  * of this process has left a ring.  Both marks are taken off, in place: a shell has a setenv of its own, which need not
  * change what it hands down. */
-OPGAP_EARLY_CODE static bool find_folder(bool *executed, unsigned *others)
+OPGAP_EARLY_CODE static bool find_folder(bool *executed)
 {
   const size_t mark = sizeof OPGAP_SESSION_EXECUTED - 1;
   const char *session = getenv("OPGAP_SESSION");
   struct stat info;
   opgap_config.first = true;
-  *executed = false;
-  *others = 0;
   if (session == NULL || session[0] != '/' || strlen(session) >= sizeof opgap_config.folder)
-    return make_folder(others);
+    return make_folder();
   size_t length = strlen(session);
   for (; length > mark && memcmp(session + length - mark, OPGAP_SESSION_EXECUTED, mark) == 0; length -= mark)
     *executed = true; /* more than once if an image between was not traced */
@@ -974,12 +942,11 @@ OPGAP_EARLY_CODE bool opgap_session_start(const char *program,
   opgap_config.counter_events = counter_events;
   opgap_config.counter_count = counter_count < OPGAP_MAX_COUNTERS ? counter_count : OPGAP_MAX_COUNTERS;
   opgap_config.stack_top = (char *)__builtin_frame_address(0);
-  bool on = false, executed;
-  unsigned others = 0;
+  bool on = false, executed = false;
   if (getauxval(AT_SECURE) == 0 && read_settings()) {
     const char *clock = getenv("OPGAP_TEST_CLOCK");
     opgap_config.no_tsc = clock && strcmp(clock, "monotonic") == 0;
-    on = find_folder(&executed, &others);
+    on = find_folder(&executed);
     if (on && opgap_config.first)
       find_cpu();
   }
@@ -1000,12 +967,6 @@ OPGAP_EARLY_CODE bool opgap_session_start(const char *program,
     /* a record per allocation is too much for the program's own thread to encode; time limits need somebody's clock */
     bool need_flusher = opgap_config.settings.alloc_events;
     need_flusher |= opgap_schedule_start(opgap_config.groups); /* last: from here on hooks record */
-    static bool said;
-    if (others > 0)
-      opgap_notice(&said,
-                   "%s holds %u process file%s of another run already: opgap report takes all of them for one run "
-                   "(another OPGAP_OUT keeps them apart)",
-                   opgap_config.folder, others, others == 1 ? "" : "s");
     if (need_flusher)
       opgap_session_threads();
     return true;

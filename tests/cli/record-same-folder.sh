@@ -1,7 +1,12 @@
-# Two runs with LD_PRELOAD alone into one folder: the second one says what comes of it; ranks are meant to share one.
+# Runs with LD_PRELOAD alone into one folder: nothing is said in the program, and a report says what it takes them for.
+# Ranks are meant to share one, and so are the programs that one program starts.
 tracer=$(dirname "$(command -v opgap)")/libopgap.so
-export OPGAP_OUT=t.opgap
-for rank in "" "" 0 1; do
-  env ${rank:+RANK=$rank} LD_PRELOAD="$tracer" sh -c 'exit 0'
+notice() {
+  opgap report "$1" | grep -E '^ *(processes|notice)'
+}
+for rank in "" 0 1 ""; do
+  env ${rank:+RANK=$rank} OPGAP_OUT=t.opgap LD_PRELOAD="$tracer" sh -c 'exit 0'
+  notice t.opgap
 done
-opgap report t.opgap | grep -E '^ *(processes|notice)' | sed 's/HERE/here/'
+OPGAP_OUT=one.opgap LD_PRELOAD=$tracer sh -c 'cat /dev/null; cat /dev/null; exit 0'
+notice one.opgap
