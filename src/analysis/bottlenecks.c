@@ -386,18 +386,17 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
   } else if (w.network > w.file && w.network > w.sleep && w.network > compute) {
     add(l, "slow_network", fetch_ns, bound,
         "Keep the data on a local disk, or ask for more at a time: larger objects, several requests at once.",
-        "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s wait for the network for %.1f %% of "
-        "their busy time%s",
-        part, n, n == 1 ? "" : "s", 100 * share(w.network, w.busy), ready);
+        "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s for the network for %.1f %% of "
+        "the busy time%s",
+        part, n, n == 1 ? " waits" : "s wait", 100 * share(w.network, w.busy), ready);
   } else if (w.file >= w.sleep && w.file >= compute) {
     struct file_times times = files_times(l->a, FILES_WORKERS);
     bool lookups = files_mostly_looked_up(&times);
     add(l, "slow_read", fetch_ns, bound,
         lookups ? opgap_open_less : "Read fewer, larger files (shards), or keep them on a faster disk or in memory.",
-        "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s spend %.1f %% of their busy time in "
-        "calls "
+        "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s %.1f %% of the busy time in calls "
         "on files%s%s%s",
-        part, n, n == 1 ? "" : "s", 100 * share(w.file, w.busy),
+        part, n, n == 1 ? " spends" : "s spend", 100 * share(w.file, w.busy),
         lookups ? ", mostly opening, closing and looking them up" : "", file_words(l, FILES_OF_WORKERS, w.file), ready);
   } else if (w.sleep > compute) {
     add(l, "worker_sleep", fetch_ns, bound, SLEEP_OUT,
@@ -405,9 +404,9 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         part, 100 * share(w.sleep, w.busy), ready);
   } else {
     add(l, "slow_decode", fetch_ns, bound, cheaper_batches(l->s),
-        "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s compute (decode, augment, collate%s) "
-        "for %.1f %% of their busy time, %.1f ms a batch%s",
-        part, n, n == 1 ? "" : "s", 2 * w.child > compute ? "; mostly in child processes" : "",
+        "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s (decode, augment, collate%s) "
+        "for %.1f %% of the busy time, %.1f ms a batch%s",
+        part, n, n == 1 ? " computes" : "s compute", 2 * w.child > compute ? "; mostly in child processes" : "",
         100 * share(compute, w.busy), share(compute, w.batches) / 1e6, ready);
   }
 }

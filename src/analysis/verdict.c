@@ -297,14 +297,20 @@ static void remedies_wait(struct draft *d, enum opgap_cause cause)
   remedy(d, bottlenecks_wait_remedy(d->a, plain ? cause : OPGAP_CAUSE_SYNCHRONISATION));
 }
 
-static void evidence_wait(struct draft *d, enum opgap_cause cause, double wait, uint64_t total)
+/* How to call the largest part of a whole. */
+static const char *most_words(uint64_t part, uint64_t whole)
+{
+  return 2 * part >= whole ? "most of it" : "the largest part";
+}
+
+static void evidence_wait(struct draft *d, enum opgap_cause cause, uint64_t waits, uint64_t total)
 {
   const char *path = cause == OPGAP_CAUSE_LOCK ? locks_file(d->a, false).path : NULL;
-  evidence(
-      d, opgap_pool_printf(d->a->pool,
-                           "The main thread waited outside ops for %.1f %% of step time, most of it (%.1f %%): %s%s%s.",
-                           100 * wait, 100 * share(d->a->summary->breakdown.other_wait_ns[cause], total),
-                           wait_name(d->a, cause), path ? " on " : "", path ? path : ""));
+  uint64_t ns = d->a->summary->breakdown.other_wait_ns[cause];
+  evidence(d, opgap_pool_printf(d->a->pool,
+                                "The main thread waited outside ops for %.1f %% of step time, %s (%.1f %%): %s%s%s.",
+                                100 * share(waits, total), most_words(ns, waits), 100 * share(ns, total),
+                                wait_name(d->a, cause), path ? " on " : "", path ? path : ""));
 }
 
 /* One part of a list of shares; parts that would read 0.0 % are left out. */
@@ -353,16 +359,32 @@ static const char *gaps_subject(const struct draft *d)
                    : "The main thread was";
 }
 
+/* The cause with the most time, and what most of that was. */
 static void evidence_gaps(struct draft *d)
 {
   const struct opgap_sum_gaps *gaps = &d->a->summary->gaps;
-  if (gaps->thread_cause_count == 0)
+  const struct opgap_sum_cause *causes = gaps->thread_by_cause, *top = NULL;
+  size_t count = gaps->thread_cause_count;
+  uint64_t ns = 0;
+  for (size_t i = 0; i < count; i++) {
+    uint64_t sum = cause_total(causes, count, causes[i].cause);
+    if (top == NULL || sum > ns) { /* the first of a cause is its largest */
+      top = &causes[i];
+      ns = sum;
+    }
+  }
+  if (top == NULL)
     return;
-  const struct opgap_sum_cause *top = &gaps->thread_by_cause[0];
-  evidence(d, opgap_pool_printf(d->a->pool, "%s idle %zu time%s, %.3f s in all; most of it (%.1f %%): %s%s%s.",
-                                gaps_subject(d), gaps->thread_count, gaps->thread_count == 1 ? "" : "s",
-                                (double)gaps->thread_ns / 1e9, 100 * share(top->ns, gaps->thread_ns),
-                                opgap_cause_name(top->cause), top->detail[0] ? ", " : "", top->detail));
+  const char *detail = "";
+  if (top->detail[0] != '\0' && top->ns == ns)
+    detail = opgap_pool_printf(d->a->pool, ", %s", top->detail);
+  else if (top->detail[0] != '\0')
+    detail =
+        opgap_pool_printf(d->a->pool, ", %s of that: %s", 2 * top->ns >= ns ? "most" : "the largest part", top->detail);
+  evidence(d, opgap_pool_printf(d->a->pool, "%s idle %zu time%s, %.3f s in all; %s (%.1f %%): %s%s.", gaps_subject(d),
+                                gaps->thread_count, gaps->thread_count == 1 ? "" : "s", (double)gaps->thread_ns / 1e9,
+                                most_words(ns, gaps->thread_ns), 100 * share(ns, gaps->thread_ns),
+                                opgap_cause_name(top->cause), detail));
 }
 
 /* Self time as the table of hot ops shows it: of ops and ranges on the CPU, or of all work on the GPU. */
@@ -510,7 +532,7 @@ static void judge_cpu(struct draft *d, uint64_t total)
   bool own = d->a->loader_kind == NULL; /* the main thread makes its batches itself */
   const struct opgap_sum_bottleneck *mapped = paging(d->v, total);
   if (wait >= 0.05)
-    evidence_wait(d, cause, wait, total);
+    evidence_wait(d, cause, waits, total);
   if (loading >= 0.2 && loading >= communication && loading >= largest_wait) {
     decide(d, OPGAP_BOUND_DATA_LOADING,
            own ? share(loading_with_cpu(d->a) + files, total) : loading * (1 - d->a->loader_starved));

@@ -339,6 +339,8 @@ static void undecided(const struct page *p)
   if (v->bottleneck_count > 0)
     say(p, "No class of work holds this run back; most of its step time goes to \"%s\", see Bottlenecks.",
         v->bottlenecks[0].kind);
+  else if (p->s->records == 0)
+    say(p, "Nothing was recorded of this run, so there is nothing to judge.");
   else
     say(p, "The figures do not say what holds this run back.");
 }

@@ -389,6 +389,29 @@ START_TEST(test_files_without_steps)
 }
 END_TEST
 
+/* The largest cause of idle time is told, not the largest detail of all, and "most" only where it is half. */
+START_TEST(test_largest_cause_of_idle_time)
+{
+  for (int more = 0; more < 2; more++) {
+    setup();
+    fake_call(p, t, 0, FAKE_SLEEP, 1000, 4000, 0, 0, 0);
+    fake_file_call(p, t, 0, FAKE_POLL, 5000, 7000, "", 0);
+    fake_file_call(p, t, 0, FAKE_READ, 8000, 12000, "/d/a", 7);
+    if (more)
+      fake_call(p, t, 0, FAKE_MUTEX_LOCK, 13000, 17000, 0xabc, 0, 0);
+    struct opgap_summary *s = fake_analyse(NULL);
+    const struct opgap_sum_verdict *v = &s->verdict;
+    ck_assert_str_eq(
+        v->evidence[v->evidence_count - 1],
+        more ? "The main thread was idle 4 times, 0.013 s in all; the largest part (38.5 %): sleep, most of "
+               "that: nanosleep."
+             : "The main thread was idle 3 times, 0.009 s in all; most of it (55.6 %): sleep, most of that: "
+               "nanosleep.");
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
 START_TEST(test_lock_and_holder)
 {
   unsigned second = fake_thread(p, 101, "holder");
@@ -1792,6 +1815,7 @@ int main(void)
   tcase_add_test(tests, test_calls_on_files_block);
   tcase_add_test(tests, test_calls_that_change_files);
   tcase_add_test(tests, test_files_without_steps);
+  tcase_add_test(tests, test_largest_cause_of_idle_time);
   tcase_add_test(tests, test_lock_and_holder);
   tcase_add_test(tests, test_optimizer_steps);
   tcase_add_test(tests, test_costliest_op_is_that_of_the_table);

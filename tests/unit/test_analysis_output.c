@@ -692,6 +692,8 @@ START_TEST(test_head_without_a_gpu)
     struct opgap_summary *s = fake_analyse(NULL);
     char *text = print_with(opgap_output_text, s, 0);
     ck_assert_int_eq(strstr(text, "\n  GPU        ") != NULL, used);
+    ck_assert_int_eq(strstr(text, "\n  Nothing was recorded of this run, so there is nothing to judge.\n") != NULL,
+                     !used);
     ck_assert_str_eq(s->gpu_status, used ? "unavailable: no process ended by itself, so none could say"
                                          : "unavailable: no use of CUDA was seen");
     free(text);

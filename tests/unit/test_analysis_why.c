@@ -1773,7 +1773,7 @@ START_TEST(test_slow_decode_on_a_busy_machine)
   assert_loader(s, "slow_decode");
   ck_assert_uint_eq(s->loader.worker[0].queue_ns, STEPS * 62 * MS);
   ck_assert_ptr_nonnull(strstr(bottleneck(s, "slow_decode")->text,
-                               " for 22.5 % of their busy time, 18.0 ms a batch; for 77.5 % of their "
+                               " for 22.5 % of the busy time, 18.0 ms a batch; for 77.5 % of their "
                                "busy time the workers wait for a CPU: other"));
   ck_assert_str_eq(bottleneck(s, "slow_decode")->remedy,
                    "Stop other programs on this machine, or reserve CPUs for this one. Until then, more workers only "
