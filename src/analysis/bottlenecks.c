@@ -727,7 +727,9 @@ static void add_no_cpu(struct list *l, uint64_t queue, uint64_t throttled, uint6
   bound = at_most(bound, less(l->total, needed));
   if (cpus_oversubscribed(&l->use))
     add(l, "oversubscription", queue, bound,
-        "Run fewer threads: torch.set_num_threads or OMP_NUM_THREADS, in workers 1; or fewer workers.",
+        verdict_mean_op(l->s) > 0
+            ? "Run fewer threads: torch.set_num_threads or OMP_NUM_THREADS, in workers 1; or fewer workers."
+            : "Run fewer threads (of OpenMP: OMP_NUM_THREADS).",
         "The main thread, or a thread that it waits for, has no free CPU for ~%.1f %% of step time: all threads "
         "together "
         "want ~%.1f CPUs, there are %u%s",

@@ -337,8 +337,8 @@ static void undecided(const struct page *p)
 {
   const struct opgap_sum_verdict *v = &p->s->verdict;
   if (v->bottleneck_count > 0)
-    say(p, "No class of work holds this run back; most of its step time goes to \"%s\", see Bottlenecks.",
-        v->bottlenecks[0].kind);
+    say(p, "No class of work holds this run back; %s of its step time goes to \"%s\", see Bottlenecks.",
+        2 * v->bottlenecks[0].ns >= v->step_ns ? "most" : "the largest part", v->bottlenecks[0].kind);
   else if (p->s->records == 0)
     say(p, "Nothing was recorded of this run, so there is nothing to judge.");
   else
@@ -739,9 +739,9 @@ static void memory(const struct page *p)
   char allocations[32], frees[32], bytes[32], rss[32], peak[32], live[32], sentence[256];
   heading(p, "Host memory");
   text_bytes(bytes, sizeof bytes, m->bytes_allocated);
-  say(p, "%s allocations (%llu failed) of %s in all, %s frees",
-      grouped(allocations, sizeof allocations, m->allocations), (unsigned long long)m->failed, bytes,
-      grouped(frees, sizeof frees, m->frees));
+  say(p, "%s allocation%s (%llu failed) of %s in all, %s free%s",
+      grouped(allocations, sizeof allocations, m->allocations), m->allocations == 1 ? "" : "s",
+      (unsigned long long)m->failed, bytes, grouped(frees, sizeof frees, m->frees), m->frees == 1 ? "" : "s");
   if (m->peak_bytes != OPGAP_UNKNOWN) {
     text_bytes(peak, sizeof peak, m->peak_bytes);
     text_bytes(live, sizeof live, m->live_bytes);

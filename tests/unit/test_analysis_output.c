@@ -858,6 +858,11 @@ START_TEST(test_bounds_are_printed)
   ck_assert_ptr_nonnull(strstr(text, "No class of work holds this run back; most of its step time goes to \"sleep\""));
   ck_assert_ptr_nonnull(strstr(text, "Other: waiting, sleep"));
   free(text);
+  s->verdict.bottlenecks[0].ns = s->verdict.step_ns / 2 - 1;
+  text = print_with(opgap_output_text, s, 0);
+  ck_assert_ptr_nonnull(
+      strstr(text, "No class of work holds this run back; the largest part of its step time goes to \"sleep\""));
+  free(text);
   text = opgap_output_json(s, &(struct opgap_output_options){0});
   json_t *root = json_loads(text, 0, NULL);
   json_t *verdict = json_object_get(root, "verdict");
