@@ -222,8 +222,10 @@ static void add_child(struct analysis *a, struct thread *t, const struct opgap_r
 {
   static const char *const how[] = {"", "fork", "vfork", "posix_spawn", "system", "popen"};
   const char *program = analysis_text(a, analysis_gid(a, t->process, r->field[1]));
-  if (r->field[0] == 0)
-    return; /* of system and popen, which tell no pid: not to be told from a traced child */
+  if (r->field[0] == 0) /* of system and popen, which tell no pid: not to be told from a traced child */
+    return;
+  if (r->status == 6) /* of a vfork, and executed nothing: it ran as its parent until it ended */
+    return;
   static const char *const not_loaded =
       "no trace of it was written: not loaded there (static, setuid, another environment), ended at once, or excluded "
       "by OPGAP_CHILDREN";

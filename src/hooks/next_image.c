@@ -1,6 +1,7 @@
 #include "hooks/next_image.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
@@ -17,6 +18,52 @@
 #else
 #define OWN_MACHINE EM_AARCH64
 #endif
+
+/* ---- a program's pointers ---- */
+
+#define PAGE_BYTES 4096u /* the smallest that there is: pages of 64 KiB are asked for several times */
+
+/* The kernel reads the new set before it refuses to do what is unknown with it, so nothing is changed. */
+static bool is_readable(const void *at, uintptr_t *known_page)
+{
+  uintptr_t page = (uintptr_t)at / PAGE_BYTES;
+  if (page == *known_page)
+    return true;
+  long word = (long)((uintptr_t)at & ~(uintptr_t)7);
+  if (page == 0) /* to that call the address 0 is no set */
+    return false;
+  if (opgap_raw6(SYS_rt_sigprocmask, -1, word, 0, 8, 0, 0) == -EFAULT)
+    return false;
+  *known_page = page;
+  return true;
+}
+
+static bool is_readable_string(const char *string, uintptr_t *known_page)
+{
+  do {
+    if (!is_readable(string, known_page))
+      return false;
+  } while (*string++);
+  return true;
+}
+
+bool opgap_image_is_readable(const char *program, char *const envp[])
+{
+  uintptr_t array_page = UINTPTR_MAX, string_page = UINTPTR_MAX; /* no page has that number */
+  if (program != NULL && !is_readable_string(program, &string_page))
+    return false;
+  for (; envp != NULL; envp++) {
+    if (!is_readable(envp, &array_page))
+      return false;
+    if (*envp == NULL)
+      break;
+    if (!is_readable_string(*envp, &string_page))
+      return false;
+  }
+  return true;
+}
+
+/* ---- will it be traced? ---- */
 
 static const char *value_of(char *const envp[], const char *name)
 {

@@ -28,7 +28,10 @@ OPGAP_EARLY_DATA static int first_pid; /* of the process that loaded this librar
 #define OPGAP_BODY(group, type, name, params, ...) type name params;
 #include "hooks/hooks.def"
 
-enum { BY_FORK = 1, BY_VFORK, BY_SPAWN, BY_SYSTEM, BY_POPEN };
+enum { BY_FORK = 1, BY_VFORK, BY_SPAWN, BY_SYSTEM, BY_POPEN, BY_VFORK_ALONE };
+
+/* What the child of a vfork executes, in the parent's names; 0: nothing. */
+static __thread uint32_t vfork_program __attribute__((tls_model("initial-exec")));
 
 /* The session belongs to this process: not so in the child of a vfork or of a raw clone. */
 static bool may_record(void)
@@ -41,12 +44,16 @@ static uint64_t intern_string(const char *string)
   return string ? opgap_intern(string, strlen(string)) : 0;
 }
 
+static void emit_child(int how, int pid, uint64_t program)
+{
+  const uint64_t fields[] = {(uint64_t)(unsigned)pid, program};
+  opgap_emit(OPGAP_EV_CHILD, (uint32_t)how, opgap_ticks(), 0, fields, 2);
+}
+
 static void note_child(int how, int pid, const char *program)
 {
-  if (!may_record())
-    return;
-  const uint64_t fields[] = {(uint64_t)(unsigned)pid, intern_string(program)};
-  opgap_emit(OPGAP_EV_CHILD, (uint32_t)how, opgap_ticks(), 0, fields, 2);
+  if (may_record())
+    emit_child(how, pid, intern_string(program));
 }
 
 /* ---- fork ---- */
@@ -77,6 +84,8 @@ FORK_HOOK(_Fork)
 void opgap_vfork_begin(void) OPGAP_HIDDEN;
 void opgap_vfork_begin(void)
 {
+  vfork_program = 0;
+  may_record(); /* the session begins, to whose names the child adds */
   opgap_vfork_enter();
   opgap_in_vfork = true;
 }
@@ -85,8 +94,8 @@ void opgap_vfork_end(long pid)
 {
   opgap_in_vfork = false;
   opgap_vfork_leave();
-  if (pid > 0)
-    note_child(BY_VFORK, (int)pid, NULL);
+  if (pid > 0 && may_record())
+    emit_child(vfork_program ? BY_VFORK : BY_VFORK_ALONE, (int)pid, vfork_program);
 }
 
 /* ---- spawn ---- */
@@ -297,21 +306,23 @@ static enum exec_trace exec_begin(const char *program, char *const envp[])
     return EXEC_BY_GUEST;
   if (may_record())
     note_exec(program, 0);
-  else if (opgap_in_vfork)
+  else if (opgap_in_vfork) {
+    vfork_program = (uint32_t)intern_string(program);
     return EXEC_UNTRACED;
+  }
   return opgap_session_flush_exec() ? EXEC_LEAVES_RING : EXEC_RECORDED; /* also where recording has stopped early */
 }
 
 static int exec_failed(enum exec_trace trace, const char *program)
 {
   int error = errno;
-  const char *name = error == EFAULT ? NULL : program;
+  vfork_program = 0;
   if (trace == EXEC_RECORDED || trace == EXEC_LEAVES_RING)
     opgap_session_goes_on();
   else if (trace == EXEC_BY_GUEST && may_record())
-    note_exec(name, 0);
+    note_exec(program, 0);
   if (trace != EXEC_UNTRACED && may_record())
-    note_exec(name, error);
+    note_exec(program, error);
   errno = error;
   return -1;
 }
@@ -319,6 +330,8 @@ static int exec_failed(enum exec_trace trace, const char *program)
 /* `call` is the real exec with the environment `env`.  A frame of its own holds the new environment's memory. */
 #define EXEC(program, envp, call)                                                                                      \
   char *const *env = (envp);                                                                                           \
+  if (opgap_unlikely(!opgap_sandboxed && !opgap_image_is_readable(program, env)))                                      \
+    return call;                                                                                                       \
   if (opgap_unlikely(kept_preload[0] && opgap_raw_getpid() == first_pid)) {                                            \
     size_t bytes;                                                                                                      \
     char **fresh = alloca((environment_size(env, &bytes) + 3) * sizeof *fresh);                                        \

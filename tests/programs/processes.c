@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -81,6 +82,57 @@ static int vforks(void)
   if (pid == 0)
     _exit(5);
   return status_of(pid) == 5 ? 0 : 3;
+}
+
+static int exec_faults(const char *path, char *const *environment)
+{
+  char *const argv[] = {self, NULL};
+  errno = 0;
+  if (execve(path, argv, environment) != -1 || errno != EFAULT)
+    return 3;
+  pid_t pid = fork();
+  if (pid == 0) {
+    execve(path, argv, environment);
+    _exit(errno);
+  }
+  if (status_of(pid) != EFAULT)
+    return 4;
+  pid = vfork();
+  if (pid == 0) {
+    execve(path, argv, environment);
+    _exit(errno);
+  }
+  return status_of(pid) == EFAULT ? 0 : 5;
+}
+
+/* Pointers that lead nowhere: a path, an environment, its second string, and each of them cut off by a page that may
+ * not be read.  Each must be EFAULT, in the process itself, a forked child and the child of a vfork. */
+static int exec_of_nowhere(void)
+{
+  char *nowhere = (char *)16; /* NOLINT(performance-no-int-to-ptr) */
+  char *const half[] = {self, nowhere, NULL};
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  char *pages = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED)
+    return 1;
+  memset(pages, '/', page);
+  char **last = (char **)(void *)(pages + 3 * page) - 1;
+  char *cut = pages + page - 20;
+  *last = self;
+  if (mprotect(pages + page, page, PROT_NONE) != 0 || mprotect(pages + 3 * page, page, PROT_NONE) != 0)
+    return 2;
+  const struct {
+    const char *path;
+    char *const *environment;
+  } ways[] = {{nowhere, environ}, {cut, environ}, {pages + page, environ}, {self, (char *const *)(void *)nowhere},
+              {self, half},       {self, last}};
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    int result = exec_faults(ways[i].path, ways[i].environment);
+    if (result != 0)
+      return result;
+  }
+  mark(7);
+  return 0;
 }
 
 /* fails, goes on, then executes */
@@ -290,6 +342,8 @@ int main(int count, char **arguments)
     return forks();
   if (strcmp(how, "vfork") == 0)
     return vforks();
+  if (strcmp(how, "nowhere") == 0)
+    return exec_of_nowhere();
   if (strncmp(how, "exec", 4) == 0 || strcmp(how, "fexecve") == 0)
     return execs(how);
   if (strcmp(how, "spawn") == 0)

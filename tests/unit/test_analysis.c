@@ -1660,8 +1660,19 @@ START_TEST(test_untraced_children)
                                     .start_ns = 3000 * US,
                                     .end_ns = 3000 * US,
                                     .field = {0, fake_name(p, "true")}});
+  fake_record(p, t, /* of a vfork: a program that could not be executed, and one that was */
+              (struct opgap_record){
+                  .event = OPGAP_EV_CHILD, .status = 6, .start_ns = 4000 * US, .end_ns = 4000 * US, .field = {778, 0}});
+  fake_record(p, t,
+              (struct opgap_record){.event = OPGAP_EV_CHILD,
+                                    .status = 2,
+                                    .start_ns = 5000 * US,
+                                    .end_ns = 5000 * US,
+                                    .field = {779, fake_name(p, "/sbin/ldconfig")}});
   struct opgap_summary *s = fake_analyse(NULL);
-  ck_assert_uint_eq(s->untraced_count, 1);
+  ck_assert_uint_eq(s->untraced_count, 2);
+  ck_assert_int_eq(s->untraced[1].pid, 779);
+  ck_assert_str_eq(s->untraced[1].command, "/sbin/ldconfig");
   ck_assert_int_eq(s->untraced[0].pid, 777);
   ck_assert_str_eq(s->untraced[0].command, "/bin/static");
   opgap_summary_free(s);
