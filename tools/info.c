@@ -150,7 +150,7 @@ static void print_process(const struct opgap_trace *trace, unsigned number)
     printf("  lost      %" PRIu64 " threads, which found no room\n", p->lost_threads);
   for (unsigned loss = 0; loss < OPGAP_LOSS_COUNT; loss++)
     if (p->lost_by[loss] > 0) {
-      const struct opgap_loss_words *words = opgap_loss_words((enum opgap_loss)loss);
+      const struct opgap_loss_words *words = opgap_loss_words_of(p, (enum opgap_loss)loss);
       printf("  lost      %" PRIu64 " %s (%s)\n", p->lost_by[loss], words->what, words->remedy);
     }
   printf("  bytes     %" PRIu64 " stored, %" PRIu64 " damaged%s\n", p->stored_bytes, p->damaged_bytes,

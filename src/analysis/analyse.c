@@ -823,16 +823,39 @@ static void add_lines_skipped(struct analysis *a)
         (unsigned long long)sum, (unsigned long long)ops);
 }
 
+unsigned analysis_losses(const struct opgap_source *source, const struct opgap_summary *summary,
+                         struct loss_part parts[LOSS_PARTS])
+{
+  const struct opgap_process_info *reached = NULL;
+  uint64_t beyond = 0;
+  unsigned count = 0;
+  for (unsigned i = 0; i < source->process_count; i++) {
+    const struct opgap_process_info *info = source->process(source->context, i);
+    if (!info->size_reached)
+      continue;
+    reached = info;
+    beyond += info->lost_by[OPGAP_LOSS_UNWRITTEN];
+  }
+  for (unsigned loss = 0; loss < OPGAP_LOSS_COUNT; loss++) {
+    uint64_t lost = summary->lost_by[loss] - (loss == OPGAP_LOSS_UNWRITTEN ? beyond : 0);
+    if (lost > 0)
+      parts[count++] = (struct loss_part){lost, opgap_loss_words((enum opgap_loss)loss)};
+  }
+  if (beyond > 0)
+    parts[count++] = (struct loss_part){beyond, opgap_loss_words_of(reached, OPGAP_LOSS_UNWRITTEN)};
+  return count;
+}
+
 /* Which records were lost why, and what prevents it. */
 static void add_losses(struct analysis *a)
 {
   struct opgap_summary *s = a->summary;
-  for (unsigned loss = 0; loss < OPGAP_LOSS_COUNT; loss++) {
-    const struct opgap_loss_words *words = opgap_loss_words((enum opgap_loss)loss);
-    if (s->lost_by[loss] > 0)
-      s->notices[s->notice_count++] = opgap_pool_printf(
-          a->pool, "records lost: %llu %s (%s)", (unsigned long long)s->lost_by[loss], words->what, words->remedy);
-  }
+  struct loss_part parts[LOSS_PARTS];
+  unsigned count = analysis_losses(a->source, s, parts);
+  for (unsigned i = 0; i < count; i++)
+    s->notices[s->notice_count++] =
+        opgap_pool_printf(a->pool, "records lost: %llu %s (%s)", (unsigned long long)parts[i].count,
+                          parts[i].words->what, parts[i].words->remedy);
   uint64_t samples = 0;
   for (unsigned i = 0; i < a->process_count; i++) {
     uint64_t lost = 0;
@@ -892,7 +915,7 @@ static void add_pause(struct analysis *a)
 
 /* The most that add_limits, add_stopped, add_size_reached, add_dropped, add_lines_skipped, add_losses and add_pause
  * add. */
-#define LIMITS (10 + OPGAP_LOSS_COUNT)
+#define LIMITS (10 + LOSS_PARTS)
 
 static void list_notices(struct analysis *a)
 {

@@ -643,6 +643,14 @@ struct analysis {
 };
 
 /* analyse.c */
+/* What was lost for each reason; returns how many. */
+struct loss_part {
+  uint64_t count;
+  const struct opgap_loss_words *words;
+};
+#define LOSS_PARTS (OPGAP_LOSS_COUNT + 1u) /* what is unwritten has two */
+unsigned analysis_losses(const struct opgap_source *source, const struct opgap_summary *summary,
+                         struct loss_part parts[LOSS_PARTS]);
 bool analysis_same_host(const struct process *left, const struct process *right);
 struct thread *analysis_pthread(struct analysis *a, unsigned process, uint64_t pthread); /* NULL: unknown */
 struct name_cache *analysis_new_name(struct analysis *a, unsigned process, uint64_t name_id);

@@ -843,15 +843,15 @@ static void read_run(struct opgap_runs *runs, struct opgap_run *run, const struc
 }
 
 /* "868 found no room in the rings: record with a larger --buffer; 3 ..." */
-static const char *lost_why(struct opgap_pool *pool, const struct opgap_summary *summary)
+static const char *lost_why(struct opgap_pool *pool, const struct opgap_source *source,
+                            const struct opgap_summary *summary)
 {
   const char *why = NULL;
-  for (unsigned loss = 0; loss < OPGAP_LOSS_COUNT; loss++) {
-    const struct opgap_loss_words *words = opgap_loss_words((enum opgap_loss)loss);
-    if (summary->lost_by[loss] > 0)
-      why = opgap_pool_printf(pool, "%s%s%llu %s: %s", why ? why : "", why ? "; " : "",
-                              (unsigned long long)summary->lost_by[loss], words->what, words->remedy);
-  }
+  struct loss_part parts[LOSS_PARTS];
+  unsigned count = analysis_losses(source, summary, parts);
+  for (unsigned i = 0; i < count; i++)
+    why = opgap_pool_printf(pool, "%s%s%llu %s: %s", why ? why : "", why ? "; " : "",
+                            (unsigned long long)parts[i].count, parts[i].words->what, parts[i].words->remedy);
   return why;
 }
 
@@ -871,7 +871,7 @@ bool opgap_runs_add_trace(struct opgap_runs *runs, const struct opgap_source *so
   struct opgap_run *run = &runs->runs[runs->run_count++];
   run->path = opgap_pool_string(runs->pool, summary->path);
   run->lost_records = summary->lost_records;
-  run->lost_why = lost_why(runs->pool, summary);
+  run->lost_why = lost_why(runs->pool, source, summary);
   run->lost_threads = summary->lost_threads;
   run->invalid_records = summary->invalid_records;
   for (unsigned i = 0; i < source->process_count; i++)

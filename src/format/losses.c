@@ -6,9 +6,8 @@ static const struct opgap_loss_words words[OPGAP_LOSS_COUNT] = {
                               "do less in the handlers (set a flag, or signalfd); a larger --buffer does not help"},
     [OPGAP_LOSS_TOO_DEEP] = {"too_deep", "ops inside too many others",
                              "mark fewer ranges inside one another; a larger --buffer does not help"},
-    [OPGAP_LOSS_UNWRITTEN] =
-        {"unwritten", "not in the file when it could not be written any more",
-         "make room on the disk, or record with a larger --max-size, or the end alone with --keep"},
+    [OPGAP_LOSS_UNWRITTEN] = {"unwritten", "not in the file when it could not be written any more",
+                              "make room on the disk"},
     [OPGAP_LOSS_GPU] = {"gpu", "GPU activities that CUPTI had no buffer for",
                         "start fewer kernels at a time, or leave CPUs free for the tracer; --buffer is of the rings "
                         "only"},
@@ -16,7 +15,15 @@ static const struct opgap_loss_words words[OPGAP_LOSS_COUNT] = {
                             "record it with this version of opgap, which tells"},
 };
 
+static const struct opgap_loss_words beyond_size = {"unwritten", "not in the file when it had the size that was set",
+                                                    "record with a larger --max-size, or the end alone with --keep"};
+
 const struct opgap_loss_words *opgap_loss_words(enum opgap_loss loss)
 {
   return &words[loss];
+}
+
+const struct opgap_loss_words *opgap_loss_words_of(const struct opgap_process_info *process, enum opgap_loss loss)
+{
+  return loss == OPGAP_LOSS_UNWRITTEN && process->size_reached ? &beyond_size : opgap_loss_words(loss);
 }

@@ -10,5 +10,7 @@ struct opgap_loss_words {
   const char *remedy; /* what prevents it */
 };
 const struct opgap_loss_words *opgap_loss_words(enum opgap_loss loss);
+/* The same of a process: what is unwritten may be so because the size was reached that was set. */
+const struct opgap_loss_words *opgap_loss_words_of(const struct opgap_process_info *process, enum opgap_loss loss);
 
 #endif
