@@ -227,6 +227,8 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *
     add_parts_off_cpu(a, p, t, begin, end, row);
   else
     add_off_cpu(a, t, begin, end, row);
+  if (row->queue_ns != OPGAP_UNKNOWN && row->queue_ns > row->busy_ns)
+    row->queue_ns = row->busy_ns; /* it also waits for a CPU when it has been given an index: that is idle time */
 }
 
 /* Not what a worker does while it waits for its next index. */

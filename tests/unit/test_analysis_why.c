@@ -1760,6 +1760,25 @@ START_TEST(test_oversubscription_with_a_team)
 }
 END_TEST
 
+/* It waits for a CPU for 90 of 100 ms, so also while it waits for an index; of the 80 ms a batch these are all. */
+START_TEST(test_no_cpu_while_idle)
+{
+  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 80000, COMPUTES, 0};
+  struct rates worker = {10, 90, 0};
+  make_worker(200, &plan);
+  sample_all(1, 200, 120, &worker);
+  fetch_all();
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_gt(s->loader.worker[0].busy_ns, STEPS * 80 * MS); /* its reads of pipes, too: 20 us a batch */
+  ck_assert_uint_lt(s->loader.worker[0].busy_ns, STEPS * (80 * MS + 20 * US));
+  ck_assert_uint_eq(s->loader.worker[0].queue_ns, s->loader.worker[0].busy_ns);
+  assert_loader(s, "slow_decode");
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "slow_decode")->text,
+                               "; for 100.0 % of their busy time the workers wait for a CPU: other"));
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* A worker that computes for 18 of 80 ms a batch, and for 62 waits for a CPU that other programs have: with a CPU it
  * would need less than a second worker and more than one. */
 START_TEST(test_slow_decode_on_a_busy_machine)
@@ -2731,6 +2750,7 @@ int main(void)
   tcase_add_test(tests, test_oversubscription_by_needed_work);
   tcase_add_test(tests, test_oversubscription_with_a_team);
   tcase_add_test(tests, test_slow_decode_on_a_busy_machine);
+  tcase_add_test(tests, test_no_cpu_while_idle);
   tcase_add_test(tests, test_remedies_are_told_once);
   tcase_add_test(tests, test_no_workers_names_the_file_of_its_batches);
   tcase_add_test(tests, test_share_bound_and_steps);
