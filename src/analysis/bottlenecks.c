@@ -389,7 +389,7 @@ static void add_workers(struct list *l, uint64_t fetch_ns)
         "Waiting for the DataLoader takes %.1f %% of step time; its %u worker%s for the network for %.1f %% of "
         "the busy time%s",
         part, n, n == 1 ? " waits" : "s wait", 100 * share(w.network, w.busy), ready);
-  } else if (w.file >= w.sleep && w.file >= compute) {
+  } else if (w.file > 0 && w.file >= w.sleep && w.file >= compute) {
     struct file_times times = files_times(l->a, FILES_WORKERS);
     bool lookups = files_mostly_looked_up(&times);
     add(l, "slow_read", fetch_ns, bound,

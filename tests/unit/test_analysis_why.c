@@ -1773,8 +1773,8 @@ START_TEST(test_no_cpu_while_idle)
   ck_assert_uint_lt(s->loader.worker[0].busy_ns, STEPS * (80 * MS + 20 * US));
   ck_assert_uint_eq(s->loader.worker[0].queue_ns, s->loader.worker[0].busy_ns);
   assert_loader(s, "slow_decode");
-  ck_assert_ptr_nonnull(strstr(bottleneck(s, "slow_decode")->text,
-                               "; for 100.0 % of their busy time the workers wait for a CPU: other"));
+  ck_assert_ptr_nonnull(
+      strstr(bottleneck(s, "slow_decode")->text, "; for 100.0 % of their busy time the workers wait for a CPU: other"));
   opgap_summary_free(s);
 }
 END_TEST
