@@ -9,6 +9,8 @@ __attribute__((weak)) void opgap_torch_module_init(const char *name);
 /* For the stub: where the real function stands. */
 extern void *(**const opgap_real_dlsym)(void *, const char *)OPGAP_HIDDEN;
 void *(**const opgap_real_dlsym)(void *, const char *) = &opgap_real.dlsym;
+extern long (**const opgap_real_syscall)(long, ...) OPGAP_HIDDEN;
+long (**const opgap_real_syscall)(long, ...) = &opgap_real.syscall;
 
 void *opgap_dlsym_notice(void *handle, const char *name) OPGAP_HIDDEN;
 

@@ -36,7 +36,7 @@ static __thread uint32_t vfork_program __attribute__((tls_model("initial-exec"))
 /* The session belongs to this process: not so in the child of a vfork or of a raw clone. */
 static bool may_record(void)
 {
-  return opgap_active && opgap_self() != NULL && opgap_session_pid() == opgap_raw_getpid();
+  return opgap_active && opgap_self() != NULL && !opgap_in_vfork && opgap_session_is_here();
 }
 
 static uint64_t intern_string(const char *string)
@@ -79,6 +79,27 @@ static pid_t forked(struct opgap_fork *fork, pid_t pid)
   }
 FORK_HOOK(fork)
 FORK_HOOK(_Fork)
+
+#ifdef SYS_fork
+#define IS_FORK(number) ((number) == SYS_fork)
+#else
+#define IS_FORK(number) false
+#endif
+
+/* The system calls of syscall(2) that stubs.S sends here: forks whose child returns as its parent does, and seccomp. */
+long opgap_syscall_seen(long number, long a, long b, long c, long d, long e, long f) OPGAP_HIDDEN;
+long opgap_syscall_seen(long number, long a, long b, long c, long d, long e, long f)
+{
+  if (!OPGAP_BOUND(syscall))
+    return OPGAP_MISSING(long);
+  if (number == SYS_seccomp)
+    return opgap_seccomp(a, b, c);
+  if (number != SYS_clone && !IS_FORK(number))
+    return opgap_real.syscall(number, a, b, c, d, e, f);
+  struct opgap_fork fork;
+  opgap_fork_begin(&fork);
+  return forked(&fork, (pid_t)opgap_real.syscall(number, a, b, c, d, e, f));
+}
 
 /* For vfork, which is assembly: before and after in the parent. */
 void opgap_vfork_begin(void) OPGAP_HIDDEN;
@@ -437,7 +458,7 @@ OPGAP_EXPORT int daemon(int stays_here, int keeps_output)
   if (recorded)
     opgap_session_flush_end();
   int result = opgap_real.daemon(stays_here, keeps_output);
-  if (recorded && opgap_session_pid() == opgap_raw_getpid())
+  if (recorded && opgap_session_is_here())
     opgap_session_goes_on();
   return result;
 }
@@ -446,8 +467,7 @@ static int quick_status;
 
 OPGAP_EARLY_CODE static void end_session(int status)
 {
-  int pid = opgap_session_pid(); /* 0: there is no session, nor a guest */
-  if (pid != 0 && pid == opgap_raw_getpid() && !opgap_in_vfork)
+  if (!opgap_in_vfork) /* whose pid is the parent's where each is the first of its namespace */
     opgap_session_end(status);
 }
 

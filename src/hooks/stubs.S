@@ -2,6 +2,7 @@
  *
  * dlsym   The loader looks at the caller's return address (RTLD_NEXT, RUNPATH), so the stub restores everything and
  *         jumps.
+ * syscall What it does not look at goes on without a trace on the stack.
  * vfork   The child returns on the parent's stack.  The return address is kept in a register across the system call,
  *         because the child overwrites the stack slot that held it.  What runs before and after in the parent is C;
  *         the child only returns.
@@ -80,6 +81,31 @@ vfork:
   .cfi_endproc
   .size vfork, . - vfork
 
+/* seccomp, fork, and clone with neither CLONE_VM nor a stack of its own: only of these does the child return as its
+ * parent does. */
+  .globl syscall
+  .type syscall, @function
+  .p2align 4
+syscall:
+  .cfi_startproc
+  cmpq $__NR_fork, %rdi
+  je opgap_syscall_seen
+  cmpq $__NR_seccomp, %rdi
+  je opgap_syscall_seen
+  cmpq $__NR_clone, %rdi
+  jne 1f
+  testl $0x100, %esi
+  jne 1f
+  testq %rdx, %rdx
+  je opgap_syscall_seen
+1:movq opgap_real_syscall(%rip), %rax
+  movq (%rax), %rax
+  testq %rax, %rax
+  je opgap_syscall_seen
+  jmp *%rax
+  .cfi_endproc
+  .size syscall, . - syscall
+
 #elif defined(__aarch64__)
 
   .text
@@ -108,6 +134,27 @@ dlsym:
   ret
   .cfi_endproc
   .size dlsym, . - dlsym
+
+/* seccomp, and clone with neither CLONE_VM nor a stack of its own */
+  .globl syscall
+  .type syscall, %function
+  .p2align 4
+syscall:
+  .cfi_startproc
+  cmp x0, #__NR_seccomp
+  b.eq 2f
+  cmp x0, #__NR_clone
+  b.ne 1f
+  tbnz w1, #8, 1f
+  cbz x2, 2f
+1:adrp x16, opgap_real_syscall
+  ldr x16, [x16, :lo12:opgap_real_syscall]
+  ldr x16, [x16]
+  cbz x16, 2f
+  br x16
+2:b opgap_syscall_seen
+  .cfi_endproc
+  .size syscall, . - syscall
 
 /* clone(CLONE_VM | CLONE_VFORK | SIGCHLD, 0); x30 lives in x9 across it: the kernel keeps all but x0 */
   .globl vfork

@@ -228,6 +228,21 @@ static uint32_t stop_recording(void)
   return opgap_active_halt();
 }
 
+/* The program gives itself a filter, which may kill it for what the tracer asks of the kernel. */
+long opgap_seccomp(long operation, long flags, long argument)
+{
+  const bool filter = operation == SECCOMP_SET_MODE_FILTER, strict = operation == SECCOMP_SET_MODE_STRICT;
+  bool confined = filter && !opgap_in_vfork && opgap_session_confine(flags & SECCOMP_FILTER_FLAG_TSYNC);
+  opgap_sandboxed |= filter || strict;
+  uint32_t active = strict ? stop_recording() : 0;
+  long result = opgap_real.syscall(SYS_seccomp, operation, flags, argument);
+  if (result != 0 && confined)
+    opgap_session_unconfine();
+  if (result != 0 && active)
+    opgap_active_resume();
+  return result;
+}
+
 OPGAP_EXPORT int prctl(int option, ...)
 {
   va_list list;
@@ -243,8 +258,12 @@ OPGAP_EXPORT int prctl(int option, ...)
     opgap_sandboxed = true;
   }
   bool stops = (option == PR_SET_SECCOMP && a == SECCOMP_MODE_STRICT) || (option == PR_SET_TSC && a == PR_TSC_SIGSEGV);
+  bool confined =
+      option == PR_SET_SECCOMP && a == SECCOMP_MODE_FILTER && !opgap_in_vfork && opgap_session_confine(false);
   uint32_t active = stops ? stop_recording() : 0;
   int result = opgap_real.prctl(option, a, b, c, d);
+  if (confined && result != 0)
+    opgap_session_unconfine();
   if (active && result != 0)
     opgap_active_resume();
   else if (stops && option == PR_SET_TSC && result == 0 && !opgap_in_vfork)

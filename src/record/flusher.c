@@ -295,7 +295,7 @@ void opgap_segment_filled(struct opgap_thread *thread, uint32_t shorts)
   }
   uint64_t waiting = atomic_load_explicit(&thread->write_pos, memory_order_relaxed) -
                      atomic_load_explicit(&thread->read_pos, memory_order_relaxed);
-  if (waiting < DRAIN_SEGMENTS * OPGAP_SEGMENT_BYTES || !on_main_stack())
+  if (waiting < DRAIN_SEGMENTS * OPGAP_SEGMENT_BYTES || !on_main_stack() || opgap_confined)
     return;
   /* a handler's calls would go unrecorded, and it may leave by siglongjmp, with the lock */
   uint64_t signals = opgap_raw_block_signals();
@@ -559,7 +559,7 @@ void opgap_session_threads(void)
 {
   struct opgap_state *state = opgap_state;
   uint32_t none = OPGAP_FLUSHER_NONE;
-  if (atomic_load_explicit(&state->phase, memory_order_acquire) != OPGAP_PHASE_RUNNING ||
+  if (atomic_load_explicit(&state->phase, memory_order_acquire) != OPGAP_PHASE_RUNNING || opgap_confined ||
       !atomic_compare_exchange_strong(&state->flusher, &none, OPGAP_FLUSHER_RUNS))
     return;
   struct opgap_cell *cell = opgap_cell;

@@ -82,6 +82,10 @@ struct opgap_state {
   struct opgap_guest guest;
 };
 
+/* The program has given itself a filter of system calls (seccomp), which may kill it for one that it does not make
+ * itself: the tracer makes none, but from its own threads.  A forked child inherits both. */
+extern bool opgap_confined;
+
 extern struct opgap_config opgap_config;
 extern struct opgap_state *opgap_state;
 extern struct opgap_cell opgap_tool_cell;    /* the cell of whoever works for the tracer: hooks pass through */

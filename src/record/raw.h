@@ -1,9 +1,11 @@
 /* System calls without libc: they touch neither errno nor thread-local storage nor a hook.
  *
- * Every system call of the tracer goes through here, so this is also the list of what a seccomp filter must allow:
- * openat, close, read, write, fallocate, ftruncate, fstat, mmap, munmap, madvise, futex, gettid, getpid, getppid,
- * kill (0), mkdirat, unlinkat, linkat, renameat, renameat2, getuid, faccessat, readlinkat, getdents64, statfs, fstatfs,
- * fgetxattr, flock, unshare (CLONE_FILES), close_range, rt_sigprocmask, sigaltstack.
+ * Every system call of the tracer goes through here, so this is also the list of what a seccomp filter must allow that
+ * stands when a program starts (one that comes later: opgap_session_confine):
+ * openat, close, read, write, fallocate, ftruncate, fstat, newfstatat, mmap, munmap, madvise, futex, gettid, getpid,
+ * getppid, kill (0), tgkill (0), mkdirat, unlinkat, linkat, renameat, renameat2, getuid, getcwd, uname, faccessat,
+ * readlinkat, getdents64, lseek, statfs, fstatfs, fgetxattr, flock, unshare (CLONE_FILES), close_range,
+ * rt_sigprocmask, sigaltstack, prctl (PR_GET_NAME, PR_SET_NAME), prlimit64, sched_getaffinity, clock_gettime.
  * Results are the kernel's: -errno on failure.  Any thread, any context.
  */
 #ifndef OPGAP_RECORD_RAW_H

@@ -190,7 +190,7 @@ bool opgap_arena_grow(struct opgap_arena *arena, uint64_t offset, uint64_t bytes
 {
   uint64_t page = opgap_config.page_bytes, first = offset & ~(page - 1),
            end = (offset + bytes + page - 1) & ~(page - 1);
-  if (offset + bytes > arena->size)
+  if (offset + bytes > arena->size || (opgap_confined && opgap_cell != &opgap_flusher_cell))
     return false;
   if (end > arena->size) /* where pages are larger than the unit of its size, half a page can be left */
     end = arena->size;
@@ -1068,6 +1068,61 @@ static void remove_ring(struct opgap_arena *arena)
     opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)arena->ring_file, 0);
 }
 
+/* ---- confined ---- */
+
+#define CONFINED_BLOCKS 256u /* 8 MiB of rings that are ready beforehand, as far as there is room */
+
+bool opgap_confined;
+
+bool opgap_session_is_here(void)
+{
+  return opgap_confined ? atomic_load(&opgap_state->phase) == OPGAP_PHASE_RUNNING
+                        : opgap_state->pid == opgap_raw_getpid();
+}
+
+bool opgap_session_confine(bool all_threads)
+{
+  static bool said;
+  struct opgap_state *state = opgap_state;
+  if (opgap_confined)
+    return false;
+  if (opgap_active)
+    opgap_self(); /* the session begins while it may */
+  if (atomic_load(&state->phase) == OPGAP_PHASE_RUNNING && state->pid == opgap_raw_getpid()) {
+    if (state->arena->ring_file[0] == 0)
+      opgap_notice(&said, "the program confines itself, and its ring is private memory: what comes is not recorded");
+    struct opgap_cell *cell = opgap_cell;
+    opgap_cell = &opgap_tool_cell;
+    if (all_threads)
+      opgap_flusher_stop();
+    opgap_grow_blocks(state->arena, CONFINED_BLOCKS);
+    if (opgap_drain_enter(UINT64_C(2000000000))) {
+      opgap_drain_now(OPGAP_DRAIN_ALL);
+      opgap_drain_leave();
+    }
+    opgap_cell = cell;
+  }
+  opgap_guest_refuse();
+  opgap_confined = true;
+  return true;
+}
+
+void opgap_session_unconfine(void)
+{
+  opgap_confined = false;
+  if (atomic_load(&opgap_state->phase) == OPGAP_PHASE_RUNNING)
+    opgap_guest_host(opgap_state->arena);
+}
+
+/* How the process ends, for whoever drains its ring. */
+static void leave_ring(enum opgap_arena_end end, int exit_status)
+{
+  if (atomic_load(&opgap_state->phase) != OPGAP_PHASE_RUNNING)
+    return;
+  opgap_state->arena->exit_status = exit_status;
+  atomic_store(&opgap_state->arena->end, end);
+}
+
 static bool counter_gone;
 
 void opgap_session_counter_gone(void)
@@ -1094,6 +1149,10 @@ bool opgap_session_flush_exec(void)
 {
   struct opgap_state *state = opgap_state;
   char path[64];
+  if (opgap_confined) {
+    leave_ring(OPGAP_ARENA_EXEC, 0);
+    return false;
+  }
   flush("exec", OPGAP_ARENA_EXEC);
   if (atomic_load(&state->phase) != OPGAP_PHASE_RUNNING || atomic_load(&state->arena->end) != OPGAP_ARENA_EXEC ||
       opgap_raw_getpid() != state->pid || memcmp(state->arena->ring_file, SHM "/", sizeof SHM) != 0)
@@ -1105,6 +1164,10 @@ bool opgap_session_flush_exec(void)
 
 void opgap_session_flush_end(void)
 {
+  if (opgap_confined) {
+    leave_ring(OPGAP_ARENA_CLEAN, 0);
+    return;
+  }
   flush("clean", OPGAP_ARENA_CLEAN);
   if (opgap_state->arena)
     remove_ring(opgap_state->arena);
@@ -1113,7 +1176,9 @@ void opgap_session_flush_end(void)
 void opgap_session_goes_on(void)
 {
   struct opgap_state *state = opgap_state;
-  if (atomic_load(&state->phase) == OPGAP_PHASE_RUNNING && opgap_raw_getpid() == state->pid) {
+  if (opgap_confined) {
+    leave_ring(OPGAP_ARENA_RUNNING, 0);
+  } else if (atomic_load(&state->phase) == OPGAP_PHASE_RUNNING && opgap_raw_getpid() == state->pid) {
     if (state->ring_name[0])
       rename_ring(state->ring_name);
     state->ring_name[0] = 0;
@@ -1126,10 +1191,12 @@ OPGAP_EARLY_CODE void opgap_session_end(int exit_status)
 {
   struct opgap_state *state = opgap_state;
   uint32_t running = OPGAP_PHASE_RUNNING;
+  if (opgap_unlikely(opgap_confined)) {
+    leave_ring(OPGAP_ARENA_CLEAN, exit_status & 0xff);
+    return;
+  }
   if (opgap_unlikely(state->guest.from != NULL))
     opgap_guest_end();
-  if (atomic_load(&state->phase) == OPGAP_PHASE_NONE && opgap_raw_getpid() == opgap_config.loader_pid)
-    opgap_active_halt(); /* nothing was to be recorded: too late to begin */
   if (atomic_load(&state->phase) != OPGAP_PHASE_RUNNING || opgap_raw_getpid() != state->pid)
     return;
   struct opgap_cell *cell = opgap_cell;

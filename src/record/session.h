@@ -22,8 +22,9 @@ struct opgap_event;
 
 /* Reads the settings and starts tracing this process; true: it is traced.  hook_events: gives the schema rows of the
  * hooks, ids 64..., when the session begins.
- * program: argv[0], or NULL, for the process's life; counter_events: the event of each counter; those with OPGAP_EVENT_ALLOC first, then those with OPGAP_EVENT_FREE.
- * Called once by the constructor; sets opgap_active last.  The session may begin later, in the first hook. */
+ * program: argv[0], or NULL, for the process's life; counter_events: the event of each counter; those with
+ * OPGAP_EVENT_ALLOC first, then those with OPGAP_EVENT_FREE. Called once by the constructor; sets opgap_active last.
+ * The session may begin later, in the first hook. */
 bool opgap_session_start(const char *program, const struct opgap_event *(*hook_events)(unsigned *count),
                          const uint16_t *counter_events, unsigned counter_count);
 /* The program is about to create a thread: starts the flusher if it does not run.  Not async-signal-safe. */
@@ -57,6 +58,13 @@ bool opgap_session_flush_exec(void);
 void opgap_session_flush_end(void);
 /* After either: the process has not ended. */
 void opgap_session_goes_on(void);
+/* The calling thread, or all, is about to get a filter of system calls: what is recorded is written, and what comes is
+ * left in the ring for whoever reads it.  False: it was so before. */
+bool opgap_session_confine(bool all_threads);
+/* There is no filter after all. */
+void opgap_session_unconfine(void);
+/* Does this process record, and is it not the child of a vfork or of a raw clone of the one that does? */
+bool opgap_session_is_here(void);
 /* From here on a thread of this process, or of a child, that reads a clock is killed (PR_TSC_SIGSEGV; the vDSO reads
  * the counter, too): the end is left to whoever reads the ring. */
 void opgap_session_counter_gone(void);

@@ -615,7 +615,7 @@ static void tell_frame(uint32_t name)
 void opgap_stack_note(unsigned event, uint64_t ticks, uint64_t bytes)
 {
   struct opgap_cell *cell = opgap_cell;
-  if (cell->thread == NULL || cell->busy || opgap_stack_ticks == UINT64_MAX)
+  if (cell->thread == NULL || cell->busy || opgap_stack_ticks == UINT64_MAX || opgap_confined)
     return;
   int error = errno; /* libunwind asks the kernel whether memory is there */
   unsigned slot = (unsigned)(cell - opgap_cells);

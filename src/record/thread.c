@@ -167,6 +167,13 @@ struct opgap_thread *opgap_self_slow(void)
     return NULL;
   opgap_cell = &opgap_tool_cell; /* a signal handler that comes now passes through */
   uint32_t phase = atomic_load_explicit(&opgap_state->phase, memory_order_acquire);
+  if (opgap_unlikely(opgap_confined)) { /* a slot cannot be had without system calls */
+    if (phase == OPGAP_PHASE_RUNNING)
+      atomic_fetch_add_explicit(&opgap_state->arena->threads_lost, 1, memory_order_relaxed);
+    else
+      opgap_cell = before;
+    return NULL;
+  }
   if (phase == OPGAP_PHASE_NONE && opgap_session_begin()) {
     if (opgap_cell != &opgap_tool_cell) /* the start-up callbacks have attached us already */
       return opgap_cell->thread;
@@ -379,8 +386,8 @@ bool opgap_interrupts_record(struct opgap_cell *cell)
   stack_t stack;
   cell->thread->nested++;
   uintptr_t nearest = cell->busy - SIGNAL_FRAME; /* that a handler's frame on the same stack can lie */
-  if (here <= nearest || !on_own_stack(here, nearest) || opgap_raw3(SYS_sigaltstack, 0, (long)&stack, 0) < 0 ||
-      (stack.ss_flags & SS_ONSTACK))
+  if (opgap_confined || here <= nearest || !on_own_stack(here, nearest) ||
+      opgap_raw3(SYS_sigaltstack, 0, (long)&stack, 0) < 0 || (stack.ss_flags & SS_ONSTACK))
     return true;
   cell->busy = 0;
   return false;

@@ -26,6 +26,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../raw_clone.h"
+
 #include <opgap/opgap.h>
 
 static void *volatile block; /* keeps the pairs from being optimised away */
@@ -103,7 +105,7 @@ static void execute_nothing(void)
 /* Nobody sees the call that makes this child. */
 static pid_t unseen_fork(void)
 {
-  return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+  return (pid_t)raw_clone_child();
 }
 
 /* A child that has no memory for an opgap_active of its own. */

@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../raw_clone.h"
+
 extern char **environ;
 static int null;
 static char *self;
@@ -188,7 +190,7 @@ static int commands(void)
 /* a child by a raw system call: shares nothing, its libc knows nothing */
 static int raw_clone(void)
 {
-  long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+  long pid = raw_clone_child();
   if (pid == 0) {
     mark(11);
     _exit(6);
@@ -265,7 +267,7 @@ static int guest(const char *then, bool by_clone)
   char *const argv[] = {self, (char *)(uintptr_t) "executed", NULL};
   if (pipe(ends) != 0)
     return 1;
-  pid_t pid = by_clone ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
+  pid_t pid = by_clone ? (pid_t)raw_clone_child() : fork();
   if (pid == 0) {
     dup2(ends[1], 9);
     if (strcmp(then, "nothing") == 0)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -149,7 +150,7 @@ static int jump_out(void)
   return 0;
 }
 
-static volatile sig_atomic_t forks, in_child, failed_children;
+static volatile sig_atomic_t forks, in_child, failed_children, raw;
 
 /* Every other child makes its first record in here, the others where the handler returns to. */
 static void on_fork(int signal)
@@ -158,10 +159,10 @@ static void on_fork(int signal)
   int status = -1;
   if (forks == FORKS) /* one that was pending when the timer was stopped */
     return;
-  pid_t pid = fork();
+  pid_t pid = raw ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
   if (pid == 0) {
     in_child = 1;
-    if (forks % 2 == 0 && write(null, "x", 1) != 1)
+    if (!raw && forks % 2 == 0 && write(null, "x", 1) != 1)
       _exit(13);
     return;
   }
@@ -182,6 +183,8 @@ static int fork_amid(void)
   setitimer(ITIMER_VIRTUAL, &timer, NULL);
   while (forks < FORKS && !in_child)
     free(malloc(8));
+  if (in_child && raw) /* without any call that the tracer sees */
+    syscall(SYS_exit_group, 0);
   for (int i = 0; in_child && i < WRITES; i++)
     if (write(null, "x", 1) != 1)
       return 14;
@@ -192,7 +195,8 @@ int main(int argc, char **argv)
 {
   null = open("/dev/null", O_WRONLY);
   zero = open("/dev/zero", O_RDONLY);
-  if (argc == 2 && strcmp(argv[1], "fork") == 0)
+  raw = argc == 2 && strcmp(argv[1], "fork_raw") == 0;
+  if (raw || (argc == 2 && strcmp(argv[1], "fork") == 0))
     return fork_amid();
   if (argc == 2)
     return strcmp(argv[1], "out") == 0 ? jump_out() : other_stack();
