@@ -82,7 +82,9 @@ static void finish_table(const struct page *p, struct table *table, size_t left_
   else
     table_print(table, p->o->width, "  ", p->o->colour, p->file);
   table_end(table);
-  if (left_out > 0)
+  if (left_out == 1)
+    say(p, "... and 1 more (--limit 0 shows all)%s", p->markdown ? "\n" : "");
+  else if (left_out > 1)
     say(p, "... and %zu more %s (--limit 0 shows all)%s", left_out, what, p->markdown ? "\n" : "");
 }
 
