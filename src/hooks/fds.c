@@ -19,10 +19,12 @@
 #define FD_LIMIT 65536u /* descriptors above are asked for each time */
 #define ID 0x3fffffffu  /* of an entry; ids are offsets in a table of some MiB */
 #define UNKNOWN ID
-#define SOCKET (1u << 31) /* a socket; of an epoll instance: it holds one */
-#define TOLD (1u << 30)   /* of an epoll instance: all that it holds was seen; else an end of a socketpair */
+#define SOCKET (1u << 31)
+#define TOLD                                                                                                           \
+  (1u << 30) /* of a socket: an end of a socketpair; else an epoll instance, and all that it holds was seen */
 
-static uint32_t *table; /* [FD_LIMIT], NULL until the first session */
+static uint32_t *table; /* [FD_LIMIT], NULL until the first session; behind it: */
+static uint16_t *held;  /* [FD_LIMIT], of an epoll instance the sockets that were added and not taken out */
 
 /* The child of a vfork has descriptors of its own, but the parent's memory. */
 static bool writable(int fd)
@@ -177,8 +179,11 @@ void opgap_fd_new(int fd)
 
 static void note(int fd, uint32_t flags)
 {
-  if (fd >= 0 && writable(fd))
-    table[fd] = flags;
+  if (fd < 0 || !writable(fd))
+    return;
+  table[fd] = flags;
+  if (held[fd])
+    held[fd] = 0;
 }
 
 void opgap_fd_socket(int fd)
@@ -197,16 +202,23 @@ void opgap_fd_epoll(int fd)
   note(fd, TOLD);
 }
 
-void opgap_fd_watched(int epoll, int fd)
+void opgap_fd_watched(int epoll, int fd, bool added)
 {
-  if (epoll >= 0 && fd >= 0 && writable(epoll) && is_network(entry_of(fd)))
-    table[epoll] |= SOCKET;
+  if (epoll < 0 || fd < 0 || !writable(epoll) || !is_network(entry_of(fd)))
+    return;
+  if (added)
+    __atomic_fetch_add(&held[epoll], 1, __ATOMIC_RELAXED);
+  else if (held[epoll] > 0)
+    __atomic_fetch_sub(&held[epoll], 1, __ATOMIC_RELAXED);
 }
 
 void opgap_fd_copy(int from, int to)
 {
-  if (writable(to))
-    table[to] = (unsigned)from < FD_LIMIT ? table[from] : 0;
+  if (!writable(to))
+    return;
+  table[to] = (unsigned)from < FD_LIMIT ? table[from] : 0;
+  if ((unsigned)from < FD_LIMIT && held[to] != held[from])
+    held[to] = held[from];
 }
 
 void opgap_fd_range(unsigned first, unsigned last)
@@ -355,15 +367,20 @@ uint32_t opgap_epolled_name(int fd, int result)
   uint32_t entry = fd < 0 ? 0 : entry_of(fd);
   if (result > 0 || !(entry & TOLD))
     return id_of(entry);
-  return entry & SOCKET ? opgap_intern(sockets, sizeof sockets - 1) : 0;
+  return held[fd] > 0 ? opgap_intern(sockets, sizeof sockets - 1) : 0;
 }
 
 void opgap_hooks_session_started(void)
 {
-  size_t bytes = FD_LIMIT * sizeof *table;
+  size_t bytes = FD_LIMIT * (sizeof *table + sizeof *held);
   share_spent = false;
-  if (table == NULL)
-    table = opgap_raw_mmap(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
-  else
+  if (table != NULL) {
     opgap_raw3(SYS_madvise, (long)table, (long)bytes, MADV_DONTNEED);
+    return;
+  }
+  uint32_t *made = opgap_raw_mmap(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+  if (made == NULL)
+    return;
+  held = (uint16_t *)(made + FD_LIMIT);
+  __atomic_store_n(&table, made, __ATOMIC_RELEASE); /* who finds the one finds the other */
 }

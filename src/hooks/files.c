@@ -351,8 +351,8 @@ OPGAP_EXPORT int epoll_ctl(int epoll, int operation, int fd, struct epoll_event 
 {
   NEED(epoll_ctl)
   int result = opgap_real.epoll_ctl(epoll, operation, fd, event);
-  if (result == 0 && operation == EPOLL_CTL_ADD)
-    opgap_fd_watched(epoll, fd);
+  if (result == 0 && operation != EPOLL_CTL_MOD)
+    opgap_fd_watched(epoll, fd, operation == EPOLL_CTL_ADD);
   return result;
 }
 

@@ -154,11 +154,11 @@ void opgap_fd_range(unsigned first, unsigned last) OPGAP_HIDDEN;
 uint32_t opgap_path_name(int dirfd, const char *path, int error) OPGAP_HIDDEN;
 /* Sees a descriptor opened by path; returns its name id. */
 uint32_t opgap_fd_opened(int fd, int dirfd, const char *path, int error) OPGAP_HIDDEN;
-/* The same of a socket, of the ends of a socketpair, of an epoll instance; and that one is to wait for fd. */
+/* The same of a socket, of the ends of a socketpair, of an epoll instance; and that one waits for fd, or no more. */
 void opgap_fd_socket(int fd) OPGAP_HIDDEN;
 void opgap_fd_pair(const int fds[2]) OPGAP_HIDDEN;
 void opgap_fd_epoll(int fd) OPGAP_HIDDEN;
-void opgap_fd_watched(int epoll, int fd) OPGAP_HIDDEN;
+void opgap_fd_watched(int epoll, int fd, bool added) OPGAP_HIDDEN;
 /* Objects of waits for descriptors: the first one ready.  Of a wait whose time was over, or that a signal interrupted,
  * a socket if it waited for one (no end of a socketpair), else the first descriptor that is none; 0: nothing of that.
  */

@@ -66,7 +66,7 @@ static void selects(void)
   CHECK(unmapped != MAP_FAILED && select(1, unmapped, NULL, NULL, &time) == -1 && errno == EFAULT);
 }
 
-/* epoll_wait: 1 on the socket, 2 on nothing, 1 with the pipe ready, named after the instance */
+/* epoll_wait: 1 on the socket, 3 on nothing, 1 with the pipe ready, named after the instance */
 static void epolls(void)
 {
   struct epoll_event event = {.events = EPOLLIN}, seen;
@@ -76,6 +76,8 @@ static void epolls(void)
   CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, pair[0], &event) == 0);
   CHECK(epoll_wait(epoll, &seen, 1, 1) == 0);
   CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, network, &event) == 0);
+  CHECK(epoll_wait(epoll, &seen, 1, 1) == 0);
+  CHECK(epoll_ctl(epoll, EPOLL_CTL_DEL, network, NULL) == 0);
   CHECK(epoll_wait(epoll, &seen, 1, 1) == 0);
   CHECK(write(pipe_ends[1], "x", 1) == 1 && epoll_wait(epoll, &seen, 1, 1) == 1);
   CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, -1, &event) == -1 && errno == EBADF);
