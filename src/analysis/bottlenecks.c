@@ -849,6 +849,15 @@ static double add_faults(struct list *l, double on_cpu, uint64_t work)
   return kernel;
 }
 
+const char *bottlenecks_unless_compiled(const struct opgap_summary *s, const char *remedy, const char *compiled)
+{
+  for (size_t i = 0; i < s->op_count; i++)
+    if (strncmp(s->ops[i].name, "CompiledFunction", strlen("CompiledFunction")) == 0 ||
+        strncmp(s->ops[i].name, "Torch-Compiled Region", strlen("Torch-Compiled Region")) == 0)
+      return compiled;
+  return remedy;
+}
+
 #define PYTHON_OUT "Move Python work, logging and .item() calls out of the step"
 
 const char *bottlenecks_python_remedy(const struct analysis *a)
@@ -888,14 +897,17 @@ static void add_cpu_work(struct list *l)
   code = (uint64_t)((double)code * on_cpu * (1 - kernel));
   if (mean > 0 && mean < 20000)
     add(l, "dispatch", in_ops, work,
-        "Fewer, larger ops: a larger batch, torch.compile(model), fused optimizers (fused=True or foreach=True).",
+        bottlenecks_unless_compiled(
+            l->s,
+            "Fewer, larger ops: a larger batch, torch.compile(model), fused optimizers (fused=True or foreach=True).",
+            "Fewer, larger ops: a larger batch, fused optimizers (fused=True or foreach=True)."),
         "Framework ops take %.1f %% of step time%s and only %.1f us each: most of it is dispatch", ops_part, ops_on_cpu,
         (double)mean / 1e3);
   else
     add(l, "compute", in_ops, OPGAP_UNKNOWN,
-        l->free == 0
-            ? "The ops are the work itself: lower precision, torch.compile(model), a faster device."
-            : "The ops are the work itself: lower precision, torch.compile(model), all CPU cores, a faster device.",
+        opgap_pool_printf(l->a->pool, "The ops are the work itself: lower precision, %s%sa faster device.",
+                          bottlenecks_unless_compiled(l->s, "torch.compile(model), ", ""),
+                          l->free == 0 ? "" : "all CPU cores, "),
         "Framework ops take %.1f %% of step time, %.1f us each%s", ops_part, (double)mean / 1e3, ops_on_cpu);
   add(l, mean > 0 ? "python" : "own_code", code, mean > 0 ? code_bound : OPGAP_UNKNOWN,
       mean > 0 ? (code_part > ops_part ? bottlenecks_python_remedy(l->a) : PYTHON_OUT ".")
@@ -1007,8 +1019,11 @@ static void add_gpu(struct list *l)
       "Copies take %.1f %% of step time on the GPU%s, and %.1f %% more in CUDA calls that copy beside an idle GPU",
       percent(l, copies), slow ? ", most of it from or to pageable memory" : "", percent(l, in_copies));
   add(l, "kernels", kernels, OPGAP_UNKNOWN,
-      "Use lower precision where it is safe: torch.autocast with bfloat16, TF32 for matrix products; "
-      "torch.compile(model).",
+      bottlenecks_unless_compiled(
+          l->s,
+          "Use lower precision where it is safe: torch.autocast with bfloat16, TF32 for matrix products; "
+          "torch.compile(model).",
+          "Use lower precision where it is safe: torch.autocast with bfloat16, TF32 for matrix products."),
       "Kernels take %.1f %% of step time on the GPU", percent(l, kernels));
   if (l->s->gaps.gpu_ns > 0)
     add_gpu_idle(l, idle, in_copies);

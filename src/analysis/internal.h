@@ -974,6 +974,8 @@ extern const char opgap_open_less[], opgap_look_up_less[], opgap_write_less[]; /
 const char *bottlenecks_wait_remedy(struct analysis *a, enum opgap_cause cause);
 /* Against code between ops that takes more than the ops. */
 const char *bottlenecks_python_remedy(const struct analysis *a);
+/* What to advise: `compiled` to a program whose ops tell that it uses torch.compile already. */
+const char *bottlenecks_unless_compiled(const struct opgap_summary *s, const char *remedy, const char *compiled);
 
 /* blame.c: explains [start, end) of thread t as a part of a gap of thread `own` */
 void blame_thread(struct analysis *a, const struct thread *own, struct thread *t, uint64_t start, uint64_t end,

@@ -231,7 +231,9 @@ static void remedies_communication(struct draft *d)
 static void remedies_kernels(struct draft *d)
 {
   remedy(d, "Use lower precision where it is safe: torch.autocast with bfloat16, TF32 for matrix products.");
-  remedy(d, "Fuse elementwise work: torch.compile(model), channels_last for convolutions.");
+  remedy(d, bottlenecks_unless_compiled(d->a->summary,
+                                        "Fuse elementwise work: torch.compile(model), channels_last for convolutions.",
+                                        "Convolutions are faster in channels_last."));
 }
 
 static void remedies_memory(struct draft *d)
@@ -246,7 +248,10 @@ static void remedies_dispatch(struct draft *d, bool python)
   if (python)
     remedy(d, bottlenecks_python_remedy(d->a));
   remedy(d, "Give each op more to do: a larger batch.");
-  remedy(d, "Fewer, larger ops: torch.compile(model), fused optimizers (fused=True or foreach=True).");
+  remedy(d,
+         bottlenecks_unless_compiled(
+             d->a->summary, "Fewer, larger ops: torch.compile(model), fused optimizers (fused=True or foreach=True).",
+             "Fewer, larger ops: fused optimizers (fused=True or foreach=True)."));
   if (d->a->summary->has_gpu)
     remedy(d, "Replay the launches: CUDA graphs (torch.compile(mode=\"reduce-overhead\")).");
   if (!python)
@@ -263,7 +268,9 @@ static void remedies_compute(struct draft *d)
                                 "Use for ops the CPUs that are free, ~%u of %u: OMP_NUM_THREADS, "
                                 "torch.set_num_threads.",
                                 left, d->a->cpus_have));
-  remedy(d, "Lower precision (bfloat16 on CPUs that have it) and torch.compile(model).");
+  remedy(d, bottlenecks_unless_compiled(d->a->summary,
+                                        "Lower precision (bfloat16 on CPUs that have it) and torch.compile(model).",
+                                        "Lower precision (bfloat16 on CPUs that have it)."));
   remedy(d, "The ops are the work itself: a faster device, or a smaller model, is the next step.");
 }
 

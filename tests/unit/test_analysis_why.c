@@ -1624,6 +1624,37 @@ START_TEST(test_cpus_for_ops)
 }
 END_TEST
 
+/* torch.compile is advised to nobody who uses it. */
+START_TEST(test_compiled)
+{
+  static const struct {
+    const char *op, *bottleneck, *remedy;
+    unsigned ops; /* in 90 ms of a step */
+  } runs[] = {{"aten::mm", "compute", "The ops are the work itself: lower precision, torch.compile(model), ", 1},
+              {"CompiledFunction", "compute", "The ops are the work itself: lower precision, all CPU cores, ", 1},
+              {"Torch-Compiled Region: 0/0", "compute", "The ops are the work itself: lower precision, all CPU", 1},
+              {"aten::add", "dispatch", "Fewer, larger ops: a larger batch, torch.compile(model), fused", 9000},
+              {"CompiledFunctionBackward", "dispatch", "Fewer, larger ops: a larger batch, fused optimizers", 9000}};
+  for (size_t k = 0; k < sizeof runs / sizeof *runs; k++) {
+    setup();
+    for (uint64_t i = 0; i < STEPS; i++) {
+      for (unsigned n = 0; n < runs[k].ops; n++) {
+        uint64_t at = 100000 * i + 90000 / runs[k].ops * n;
+        fake_op(p, t, 0, at, at + 90000 / runs[k].ops, runs[k].op, 0, 0);
+      }
+      fake_step(p, t, 100000 * (i + 1));
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    assert_first(s, runs[k].bottleneck);
+    ck_assert_ptr_eq(strstr(s->verdict.bottlenecks[0].remedy, runs[k].remedy), s->verdict.bottlenecks[0].remedy);
+    for (size_t i = 0; i < s->verdict.remedy_count; i++)
+      if (strchr(runs[k].op, 'C') != NULL)
+        ck_assert_ptr_null(strstr(s->verdict.remedies[i], "torch.compile"));
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
 /* Makes its batches itself for 90 of 100 ms, and has the CPU for a quarter of the time: that is told first, and a wait
  * for a CPU in __next__ may go away as well. */
 START_TEST(test_no_workers_on_a_busy_machine)
@@ -2781,6 +2812,7 @@ int main(void)
   tcase_add_test(tests, test_cgroup_limit);
   tcase_add_test(tests, test_no_more_workers_than_cpus);
   tcase_add_test(tests, test_cpus_for_ops);
+  tcase_add_test(tests, test_compiled);
   tcase_add_test(tests, test_blocked_outside_hooks);
   tcase_add_test(tests, test_late_run_queue);
   tcase_add_test(tests, test_few_faults);
