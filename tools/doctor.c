@@ -346,9 +346,11 @@ static void check_limits(void)
     line(LIMITED, "limits", "files end at %llu KiB (ulimit -f): the trace of a process is cut there",
          (unsigned long long)file.rlim_cur >> 10);
   }
-  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur < OPGAP_BUFFER_MIN + (256u << 20)) {
+  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY) {
     fine = false;
-    line(LIMITED, "limits", "%llu MiB of address space (ulimit -v): give the rings less with --buffer",
+    line(LIMITED, "limits",
+         "%llu MiB of address space (ulimit -v): the tracer takes a sixteenth of what is free, or nothing where that "
+         "is too little",
          (unsigned long long)space.rlim_cur >> 20);
   }
   if (fine)

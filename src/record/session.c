@@ -278,6 +278,54 @@ static uint64_t size_for(const char *folder, uint64_t wanted, bool need_tmpfs)
   return size >= OPGAP_BUFFER_MIN ? size : 0;
 }
 
+static uint64_t parse(const char *text)
+{
+  uint64_t n = 0;
+  while (*text >= '0' && *text <= '9')
+    n = n * 10 + (uint64_t)(*text++ - '0');
+  return n;
+}
+
+/* The state's page and the cells. */
+static size_t state_bytes(void)
+{
+  return opgap_config.page_bytes + OPGAP_SLOT_LIMIT * sizeof(struct opgap_cell);
+}
+
+/* How much more a limit lets this process have; UINT64_MAX: there is no limit.  used: pages, by /proc/self/statm. */
+static uint64_t left_of_limit(int resource, unsigned field)
+{
+  struct {
+    uint64_t current, maximum;
+  } limit;
+  char text[128];
+  if (opgap_raw6(SYS_prlimit64, 0, resource, 0, (long)&limit, 0, 0) < 0 || limit.current == UINT64_MAX)
+    return UINT64_MAX;
+  opgap_raw_slurp("/proc/self/statm", text, sizeof text);
+  const char *at = text;
+  while (field > 0 && *at)
+    if (*at++ == ' ')
+      field--;
+  uint64_t used = parse(at) * opgap_config.page_bytes;
+  return used < limit.current ? limit.current - used : 0;
+}
+
+/* What the tracer may map: a program within limits of memory has use for nearly all that they leave. */
+#define SHARE_OF_LIMIT 16u
+
+/* The most that rings may have; 0: nothing.  data: in private memory. */
+static uint64_t room_for_rings(bool data)
+{
+  uint64_t own = opgap_consumer_bytes() + state_bytes();
+  uint64_t space = left_of_limit(9 /* RLIMIT_AS */, 0) / SHARE_OF_LIMIT;
+  uint64_t private = left_of_limit(2 /* RLIMIT_DATA */, 5) / SHARE_OF_LIMIT;
+  if (space < own || private < own)
+    return 0;
+  space = data && private < space ? private : space;
+  uint64_t room = space - own, wanted = opgap_config.settings.buffer;
+  return (wanted < room ? wanted : room) & ~(uint64_t)(OPGAP_SEGMENT_BYTES - 1);
+}
+
 static struct opgap_arena *map_file(const char *path, uint64_t size)
 {
   int fd = (int)opgap_raw_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -307,7 +355,7 @@ static struct opgap_arena *map_file(const char *path, uint64_t size)
 /* The ring's file name: user, pid, start time and a count for images of the same process (exec). */
 static struct opgap_arena *try_folder(const char *folder, const char *stem, bool need_tmpfs)
 {
-  uint64_t size = size_for(folder, opgap_config.settings.buffer, need_tmpfs);
+  uint64_t size = size_for(folder, room_for_rings(false), need_tmpfs);
   while (size >= OPGAP_BUFFER_MIN && !opgap_within_file_limit(size))
     size = size / 2 & ~(uint64_t)(OPGAP_SEGMENT_BYTES - 1);
   if (size < OPGAP_BUFFER_MIN)
@@ -343,24 +391,22 @@ static struct opgap_arena *make_arena(const char *stem)
     arena = try_folder(opgap_config.folder, stem, false);
   if (arena)
     return arena;
-  uint64_t size = opgap_config.settings.buffer;
+  uint64_t size = room_for_rings(true);
+  if (size < OPGAP_BUFFER_MIN)
+    return NULL;
   arena = opgap_raw_mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
   if (arena == NULL)
     return NULL;
   lay_out(arena, size);
   opgap_state->arena = arena;
-  return first_memory(arena) ? arena : NULL;
+  if (first_memory(arena))
+    return arena;
+  opgap_raw_munmap(arena, size);
+  opgap_state->arena = NULL;
+  return NULL;
 }
 
 /* ---- the process's description ---- */
-
-static uint64_t parse(const char *text)
-{
-  uint64_t n = 0;
-  while (*text >= '0' && *text <= '9')
-    n = n * 10 + (uint64_t)(*text++ - '0');
-  return n;
-}
 
 /* Field 22 of /proc/self/stat, counted behind the last ')' because the name may hold anything. */
 static uint64_t process_start_time(int *ppid)
@@ -512,12 +558,6 @@ static long create_trace_file(struct opgap_arena *arena)
   return fd;
 }
 
-/* The state's page and the cells. */
-static size_t state_bytes(void)
-{
-  return opgap_config.page_bytes + OPGAP_SLOT_LIMIT * sizeof(struct opgap_cell);
-}
-
 void opgap_state_leave(struct opgap_arena *arena)
 {
   if (opgap_state == &no_state)
@@ -549,15 +589,16 @@ static bool process_is_gone(int pid)
   return opgap_raw3(SYS_kill, pid, 0, 0) == -3 /* ESRCH */;
 }
 
+static void *consumer_memory; /* a forked child takes over its copy of the parent's */
+
 static bool start_consumer(struct opgap_state *state)
 {
-  static void *memory; /* a forked child takes over its copy of the parent's */
-  if (memory == NULL)
-    memory = opgap_raw_mmap(opgap_consumer_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-  if (memory == NULL)
+  if (consumer_memory == NULL)
+    consumer_memory = opgap_raw_mmap(opgap_consumer_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  if (consumer_memory == NULL)
     return false;
-  state->consumer =
-      opgap_consumer_init(memory, state->arena, opgap_config.hooks, opgap_config.hook_count, opgap_trace_append, state);
+  state->consumer = opgap_consumer_init(consumer_memory, state->arena, opgap_config.hooks, opgap_config.hook_count,
+                                        opgap_trace_append, state);
   opgap_consumer_set_gone(state->consumer, opgap_thread_is_gone);
   opgap_consumer_set_process_gone(state->consumer, process_is_gone);
   opgap_consumer_set_guest_moved(state->consumer, opgap_guest_moved);
@@ -628,10 +669,12 @@ static void say_untraced(long error, bool joined)
   static bool said;
   if (error == -ENOENT && joined)
     return;
-  if (error == -ENOMEM)
+  if (error == -ENOMEM && room_for_rings(false) < OPGAP_BUFFER_MIN)
     opgap_notice(&said,
-                 "cannot get memory (rings of %lu MiB, see --buffer; ulimit -v and -d limit it): this process is not "
-                 "traced",
+                 "ulimit -v or -d leaves too little, of which the tracer takes a sixteenth at most: this process is "
+                 "not traced");
+  else if (error == -ENOMEM)
+    opgap_notice(&said, "cannot get memory (rings of %lu MiB, see --buffer): this process is not traced",
                  (unsigned long)(opgap_config.settings.buffer >> 20));
   else
     opgap_notice(&said, "cannot write to %s (%s, error %d): this process is not traced", opgap_config.folder,
@@ -683,6 +726,25 @@ static void learn_surroundings(void)
   find_host();
 }
 
+/* A session that cannot begin leaves nothing: the program may need the memory, and no file is better than one that
+ * cannot be read. */
+static void give_up_memory(struct opgap_state *state)
+{
+  struct opgap_arena *arena = state->arena;
+  if (arena != NULL) {
+    if (arena->ring_file[0])
+      opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)arena->ring_file, 0);
+    if (state->file_created)
+      opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)arena->trace_file, 0);
+    state->arena = NULL;
+    opgap_raw_munmap(arena, arena->size);
+  }
+  if (consumer_memory != NULL)
+    opgap_raw_munmap(consumer_memory, opgap_consumer_bytes());
+  consumer_memory = NULL;
+  state->consumer = NULL;
+}
+
 bool opgap_session_begin(void)
 {
   struct opgap_state *before = opgap_state;
@@ -721,10 +783,7 @@ bool opgap_session_begin(void)
   long error = begin(state, forked);
   if (error < 0) {
     opgap_active_halt();
-    if (state->arena && state->arena->ring_file[0])
-      opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)state->arena->ring_file, 0);
-    if (state->file_created) /* no file is better than one that cannot be read */
-      opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)state->arena->trace_file, 0);
+    give_up_memory(state);
     atomic_store(&state->phase, OPGAP_PHASE_FAILED);
     if (!state->write_failed)
       say_untraced(error, forked || !opgap_config.first);

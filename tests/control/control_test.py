@@ -220,8 +220,8 @@ def processes(folder):
 
 
 GIVES_UP = "opgap: the program gives up its time stamp counter: tracing of it ends here\n"
-UNTRACED = ("opgap: cannot get memory (rings of 64 MiB, see --buffer; ulimit -v and -d limit it): this process is not "
-            "traced\n")
+UNTRACED = ("opgap: ulimit -v or -d leaves too little, of which the tracer takes a sixteenth at most: this process is "
+            "not traced\n")
 SAYS = {"counter": GIVES_UP, "unseen_counter": GIVES_UP, "poor": UNTRACED, "poor_counter": UNTRACED + GIVES_UP}
 CHILDREN = {"exit": 7, "_exit": 7, "_exit_at_once": 0, "quick_exit": 7, "killed": 7, "unseen_end": 7, "exec": 7,
             "failed_exec": 7, "counter": 7, "poor": 0, "poor_counter": 0, "unseen": 7, "unseen_exit": 0,
