@@ -310,15 +310,26 @@ static uint64_t left_of_limit(int resource, unsigned field)
   return used < limit.current ? limit.current - used : 0;
 }
 
+static uint64_t address_space_left(void)
+{
+  return left_of_limit(9 /* RLIMIT_AS */, 0);
+}
+
+static uint64_t data_left(void)
+{
+  return left_of_limit(2 /* RLIMIT_DATA */, 5);
+}
+
+static void *consumer_memory; /* a forked child takes over its copy of the parent's */
+
 /* What the tracer may map: a program within limits of memory has use for nearly all that they leave. */
 #define SHARE_OF_LIMIT 16u
 
 /* The most that rings may have; 0: nothing.  data: in private memory. */
 static uint64_t room_for_rings(bool data)
 {
-  uint64_t own = opgap_consumer_bytes() + state_bytes();
-  uint64_t space = left_of_limit(9 /* RLIMIT_AS */, 0) / SHARE_OF_LIMIT;
-  uint64_t private = left_of_limit(2 /* RLIMIT_DATA */, 5) / SHARE_OF_LIMIT;
+  uint64_t own = consumer_memory == NULL ? opgap_consumer_bytes() : 0;
+  uint64_t space = address_space_left() / SHARE_OF_LIMIT, private = data_left() / SHARE_OF_LIMIT;
   if (space < own || private < own)
     return 0;
   space = data && private < space ? private : space;
@@ -589,8 +600,6 @@ static bool process_is_gone(int pid)
   return opgap_raw3(SYS_kill, pid, 0, 0) == -3 /* ESRCH */;
 }
 
-static void *consumer_memory; /* a forked child takes over its copy of the parent's */
-
 static bool start_consumer(struct opgap_state *state)
 {
   if (consumer_memory == NULL)
@@ -669,7 +678,7 @@ static void say_untraced(long error, bool joined)
   static bool said;
   if (error == -ENOENT && joined)
     return;
-  if (error == -ENOMEM && room_for_rings(false) < OPGAP_BUFFER_MIN)
+  if (error == -ENOMEM && (address_space_left() != UINT64_MAX || data_left() != UINT64_MAX))
     opgap_notice(&said,
                  "ulimit -v or -d leaves too little, of which the tracer takes a sixteenth at most: this process is "
                  "not traced");
