@@ -8,6 +8,7 @@
 #include "record/stacks.h"
 
 #define OPGAP_COUNTED(group, flags, type, name, params, ...) type name params;
+#define OPGAP_CUSTOM_ALIAS(base, group, type, name, params) type name params;
 #include "hooks/hooks.def"
 
 OPGAP_COLD void note_failed(unsigned counter)
@@ -244,6 +245,52 @@ static inline bool sem_waited(sem_t *sem)
 WAKE_HOOK(pthread_cond_signal, (pthread_cond_t * cond), cond, cond_waited(cond))
 WAKE_HOOK(pthread_cond_broadcast, (pthread_cond_t * cond), cond, cond_waited(cond))
 WAKE_HOOK(sem_post, (sem_t * sem), sem, sem_waited(sem))
+
+/* ---- giving up the CPU ---- */
+
+/* The one of many that is timed, and what is not recorded. */
+OPGAP_COLD int yield_slow(void)
+{
+  struct opgap_thread *thread = OPGAP_ENTER(sync);
+  if (!OPGAP_BOUND(sched_yield))
+    return OPGAP_MISSING(int);
+  if (thread == NULL)
+    return opgap_real.sched_yield();
+  opgap_count_call(thread, OPGAP_COUNTER_sched_yield);
+  uint64_t start = opgap_ticks();
+  int result = opgap_real.sched_yield();
+  uint64_t end = opgap_ticks();
+  if (end - start > OPGAP_OUTLIER_TICKS) /* others had the CPU: it speaks for itself alone */
+    opgap_hook_record(thread, OPGAP_HOOK_ID_sched_yield, start, end, 0, 0, 0);
+  else if (opgap_is_sample(thread, OPGAP_COUNTER_sched_yield))
+    opgap_count_time(thread, OPGAP_COUNTER_sched_yield, end - start);
+  return result;
+}
+
+static inline __attribute__((always_inline)) int hooked_yield(void)
+{
+  struct opgap_thread *thread = OPGAP_ENTER_FAST(sync);
+  if (opgap_unlikely(thread == NULL || opgap_real.sched_yield == NULL ||
+                     (thread->counters[OPGAP_COUNTER_sched_yield].calls + 1) % OPGAP_TIME_EVERY == 0))
+    return yield_slow();
+  opgap_count_call(thread, OPGAP_COUNTER_sched_yield);
+  return opgap_real.sched_yield();
+}
+
+OPGAP_HOT int sched_yield(void)
+{
+  return hooked_yield();
+}
+
+OPGAP_EXPORT int __sched_yield(void)
+{
+  return hooked_yield();
+}
+
+OPGAP_EXPORT void thrd_yield(void)
+{
+  hooked_yield();
+}
 
 /* ---- condition variables of before glibc 2.3.2: a pointer to the real one, made by the first call ---- */
 

@@ -2,11 +2,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -220,6 +222,18 @@ static void barriers(void)
   CHECK(clock_nanosleep(CLOCK_MONOTONIC, 0, &ms, NULL) == 0);
 }
 
+int __sched_yield(void);
+
+/* sched_yield 3000 */
+static void yields(void)
+{
+  for (int i = 0; i < 1000; i++) {
+    errno = 77;
+    CHECK(sched_yield() == 0 && __sched_yield() == 0 && errno == 77);
+    thrd_yield();
+  }
+}
+
 int main(void)
 {
   types();
@@ -228,5 +242,6 @@ int main(void)
   conditions();
   readers_writers();
   barriers();
+  yields();
   return bad;
 }
