@@ -134,9 +134,15 @@ static bool is_network(uint32_t entry)
   return (entry & (SOCKET | TOLD)) == SOCKET;
 }
 
+static __attribute__((noinline)) uint32_t name_slow(int fd)
+{
+  return fd < 0 ? 0 : id_of(entry_of(fd));
+}
+
 uint32_t opgap_fd_name(int fd)
 {
-  return opgap_unlikely(fd < 0) ? 0 : id_of(entry_of(fd));
+  uint32_t id = opgap_likely(table != NULL && (unsigned)fd < FD_LIMIT) ? table[fd] & ID : 0;
+  return opgap_likely(id - 1 < UNKNOWN - 1) ? id : name_slow(fd); /* neither 0 nor UNKNOWN */
 }
 
 /* A pipe's or a socket's name is its inode's number, which costs less to ask for than the link in /proc. */
