@@ -34,6 +34,7 @@ struct job {
   int32_t *pids; /* that were switched, or told why they cannot be */
   size_t pid_count;
   bool last_look;   /* for a ring of each process */
+  uint64_t word_at; /* clock ticks since the machine's start, of the trace's word; who starts later begins with it */
   unsigned waiting; /* processes to look for again */
 };
 
@@ -126,8 +127,17 @@ static bool write_word(const struct job *job)
   return good;
 }
 
+/* As field 22 of /proc/PID/stat. */
+static uint64_t ticks_since_start(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  uint64_t hertz = (uint64_t)sysconf(_SC_CLK_TCK);
+  return (uint64_t)now.tv_sec * hertz + (uint64_t)now.tv_nsec * hertz / 1000000000u;
+}
+
 /* The process of <host>-<pid>-<start>[-<image>].opgt; 0: of another host, ended, or no such name. */
-static int live_pid(const char *name)
+static int live_pid(const char *name, uint64_t *started)
 {
   char host[65], text[1024], path[64];
   unsigned long long start, image;
@@ -154,25 +164,29 @@ static int live_pid(const char *name)
     return 0;
   for (int field = 2; *at && field < 22; at++)
     field += *at == ' ';
+  *started = start;
   return strtoull(at, NULL, 10) == start ? pid : 0;
 }
 
-/* Calls visit with each process file and the pid of its process, 0 when that does not run here. */
-static void each_file(struct job *job, void (*visit)(struct job *job, const char *name, int pid))
+/* Calls visit with each process file, the pid of its process, 0 when that does not run here, and when it started. */
+static void each_file(struct job *job, void (*visit)(struct job *job, const char *name, int pid, uint64_t started))
 {
   DIR *folder = opendir(job->trace);
   for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
     size_t n = strlen(entry->d_name);
-    if (n > 5 && strcmp(entry->d_name + n - 5, ".opgt") == 0)
-      visit(job, entry->d_name, live_pid(entry->d_name));
+    uint64_t started = 0;
+    if (n > 5 && strcmp(entry->d_name + n - 5, ".opgt") == 0) {
+      int pid = live_pid(entry->d_name, &started);
+      visit(job, entry->d_name, pid, started);
+    }
   }
   if (folder != NULL)
     closedir(folder);
 }
 
-static void count(struct job *job, const char *name, int pid)
+static void count(struct job *job, const char *name, int pid, uint64_t started)
 {
-  (void)name;
+  (void)name, (void)started;
   job->files++;
   job->live += pid != 0;
 }
@@ -202,9 +216,9 @@ static enum out_of_reach why_out_of_reach(const struct job *job, const char *nam
   return why;
 }
 
-static void look_for(struct job *job, const char *name, int pid)
+static void look_for(struct job *job, const char *name, int pid, uint64_t started)
 {
-  if (pid == 0 || is_known(job, pid))
+  if (pid == 0 || started > job->word_at || is_known(job, pid))
     return;
   switch (why_out_of_reach(job, name)) {
   case IS_OVER:
@@ -225,7 +239,8 @@ static void look_for(struct job *job, const char *name, int pid)
   know(job, pid);
 }
 
-/* All processes whose rings can be found; those that start or end are looked for until they have done so. */
+/* All processes whose rings can be found; those that were about to start or end when the trace's word was written are
+ * looked for until they have done so. */
 static void switch_all(struct job *job)
 {
   const struct timespec pause = {.tv_nsec = LOOK_AGAIN_NS};
@@ -275,6 +290,7 @@ static int run_switch(struct job *job)
     return opgap_fail(OPGAP_EXIT_USAGE, "%s: no process of it runs any more on this machine", name);
   if (!write_word(job))
     return opgap_fail(OPGAP_EXIT_USAGE, "%s: cannot be written: %s", name, strerror(errno));
+  job->word_at = ticks_since_start();
   switch_all(job);
   return tell(job);
 }
