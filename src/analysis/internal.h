@@ -341,6 +341,7 @@ struct fetches {
   uint32_t pipe;                         /* gid of the result pipe; 0: not seen */
   uint64_t taken;                        /* of what was sent through it */
   uint64_t left;                         /* messages that were read and no batch was given for yet */
+  uint64_t read, seen;                   /* messages that the main thread read; the same at the last fetch */
   uint64_t pin_messages;                 /* that the pin-memory thread had read at the last fetch */
   bool ended;                            /* the last fetch found the end */
   uint64_t count, ns, waited, waited_ns; /* count, waited: of fetches that gave a batch */

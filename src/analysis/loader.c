@@ -79,6 +79,9 @@ static bool gave_batch(const struct analysis *a, const struct process *p, struct
   const struct thread *pin = p->pin_thread ? &a->threads[p->pin_thread - 1] : NULL;
   uint64_t starts = f->ended ? writers_of(a, f->pipe) : 0;
   f->taken += starts;
+  if (f->read > f->seen + calls.messages) /* outside of __next__: of an epoch that was broken off, thrown away */
+    f->left = 0;
+  f->seen = f->read;
   f->left += found(f, pin, calls.messages, starts);
   f->ended = f->pipe != 0 && (calls.reaped || f->left == 0);
   f->left = f->ended || f->left == 0 ? 0 : f->left - 1;

@@ -288,6 +288,7 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
                              .blocks = hooks_block(hook->flags, (enum verb)hook->verb, flags & NAME_FILE)};
   past->timed_out = timed_out(a, p, hook, r, object);
   past->message = hook->verb == VERB_READ && r->field[1] == MESSAGE_HEADER;
+  p->fetches.read += past->message && named && t->main && object == p->fetches.pipe;
   if (named && hook->verb == VERB_FILE_LOCK && r->field[1] != 0 &&
       !(r->field[1] & (FILE_LOCK_TRIES | FILE_LOCK_UNLOCKS))) {
     past->file_lock = (uint32_t)object;

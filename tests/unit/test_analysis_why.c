@@ -930,6 +930,12 @@ static void assert_remedies(const struct opgap_summary *s, const char *first, bo
                    "Let workers run further ahead: prefetch_factor=4.");
 }
 
+static void read_message(uint64_t at, unsigned depth)
+{
+  fake_file_call(p, t, depth, FAKE_READ, at, at + 10, result_pipe, 4);
+  fake_file_call(p, t, depth, FAKE_READ, at + 10, at + 20, result_pipe, 64);
+}
+
 /* The last __next__ of an epoch only finds its end: it reads no message, or waits for its workers' ends behind the last
  * one (an IterableDataset's), and no batch that came early, out of order, is left. */
 START_TEST(test_end_of_an_epoch_is_no_batch)
@@ -940,15 +946,12 @@ START_TEST(test_end_of_an_epoch_is_no_batch)
     make_worker(200, &plan);
     fetch_all();
     uint64_t at = batch_us(STEPS);
-    for (int k = 0; k < 2; k++) { /* two that the next fetch found, the second for the one behind it */
-      fake_file_call(p, t, 1, FAKE_READ, at + 1000 + 20 * (uint64_t)k, at + 1010 + 20 * (uint64_t)k, result_pipe, 4);
-      fake_file_call(p, t, 1, FAKE_READ, at + 1010 + 20 * (uint64_t)k, at + 1020 + 20 * (uint64_t)k, result_pipe, 64);
-    }
+    read_message(at + 1000, 1); /* two that the next fetch found, the second for the one behind it */
+    read_message(at + 1020, 1);
     fake_user_op(p, t, 0, at, at + 2000, NEXT);
     fake_user_op(p, t, 0, at + 3000, at + 3100, NEXT);
     if (reaps) {
-      fake_file_call(p, t, 1, FAKE_READ, at + 4000, at + 4010, result_pipe, 4);
-      fake_file_call(p, t, 1, FAKE_READ, at + 4010, at + 4020, result_pipe, 64);
+      read_message(at + 4000, 1);
       fake_call(p, t, 1, FAKE_WAITPID, at + 4030, at + 9000, 200, 200, 0);
     }
     fake_user_op(p, t, 0, at + 4000, at + 9500, NEXT);
@@ -961,6 +964,27 @@ START_TEST(test_end_of_an_epoch_is_no_batch)
     ck_assert_uint_eq(s->loader.fetch_ns, (STEPS * 91000 + 2000 + 100 + 5500) * US);
     opgap_summary_free(s);
   }
+}
+END_TEST
+
+/* Workers that stay: what an epoch that is broken off has left is read and thrown away before the next one begins, so a
+ * batch that came early in the one is none of the other's. */
+START_TEST(test_epoch_that_is_broken_off)
+{
+  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 80000, READS, 0};
+  make_worker(200, &plan);
+  fetch_all();
+  uint64_t at = batch_us(STEPS);
+  read_message(at + 1000, 1); /* two, of which one is left */
+  read_message(at + 1020, 1);
+  fake_user_op(p, t, 0, at, at + 2000, NEXT);
+  read_message(at + 3000, 0);
+  read_message(at + 4010, 1);
+  fake_user_op(p, t, 0, at + 4000, at + 5000, NEXT);
+  fake_user_op(p, t, 0, at + 6000, at + 6010, NEXT); /* the end */
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->loader.fetches, STEPS + 2);
+  opgap_summary_free(s);
 }
 END_TEST
 
@@ -2753,6 +2777,7 @@ int main(void)
   tcase_add_test(tests, test_gpu_bound_is_no_more_than_idle_and_host_time);
   tcase_add_test(tests, test_gpu_waits_for_writing);
   tcase_add_test(tests, test_end_of_an_epoch_is_no_batch);
+  tcase_add_test(tests, test_epoch_that_is_broken_off);
   tcase_add_test(tests, test_slow_read);
   tcase_add_test(tests, test_slow_to_open);
   tcase_add_test(tests, test_slow_network);

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""fetches_test.py OPGAP PYTHON: each batch is one fetch, with real DataLoaders.
+
+The __next__ that raises StopIteration is none, whether workers end with their epoch, stay, or make an IterableDataset's
+batches, and whether an epoch is broken off.  Exit status 77 (skipped) when that PYTHON has no torch.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+BATCHES, BROKEN_OFF = 10, 6  # of an epoch
+
+
+def train(kind):
+    import torch
+
+    class Numbers(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            worker = torch.utils.data.get_worker_info()
+            return iter(torch.arange(worker.id, 4 * BATCHES, worker.num_workers).float())
+
+    data = Numbers() if kind == "iterable" else torch.arange(4 * BATCHES).float()
+    loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=2, persistent_workers=kind.startswith("persistent"))
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    for epoch in range(2):
+        for number, batch in enumerate(loader, 1):
+            optimizer.zero_grad()
+            model(batch.reshape(-1, 1)).sum().backward()
+            optimizer.step()
+            if "broken" in kind and epoch == 0 and number == BROKEN_OFF:
+                break
+
+
+def check(seen, wanted, what):
+    if seen != wanted:
+        sys.exit("wrong: %s: %r, not %r" % (what, seen, wanted))
+
+
+def main(opgap, python):
+    if subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode != 0:
+        print("skipped: %s cannot import torch" % python)
+        sys.exit(77)
+    folder = tempfile.mkdtemp()
+    try:
+        for kind, epochs in (("plain", [BATCHES, BATCHES]), ("persistent", [2 * BATCHES]), ("iterable", [BATCHES, BATCHES]),
+                             ("broken off", [BROKEN_OFF, BATCHES]), ("persistent, broken off", [BROKEN_OFF + BATCHES])):
+            trace = os.path.join(folder, kind + ".opgap")
+            done = subprocess.run([opgap, "record", "--out", trace, "--", python, os.path.abspath(__file__), "train", kind],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            check(done.returncode, 0, done.stderr.decode())
+            loader = json.loads(subprocess.run([opgap, "report", "--format", "json", trace], stdout=subprocess.PIPE,
+                                               check=True).stdout)["data_loader"]
+            print(kind, loader["fetches"], [epoch["fetches"] for epoch in loader["epochs"]])
+            check([epoch["fetches"] for epoch in loader["epochs"]], epochs, "batches of each epoch, " + kind)
+            check(loader["fetches"], sum(epochs), "batches, " + kind)
+            check(loader["waited"] <= loader["fetches"], True, "no more waits than batches, " + kind)
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "train":
+        train(sys.argv[2])
+    else:
+        main(*sys.argv[1:])
