@@ -264,7 +264,7 @@ static uint32_t intern_joined(int dirfd, const char *path)
 
 uint32_t opgap_path_name(int dirfd, const char *path, int error)
 {
-  if (path == NULL || error == EFAULT)
+  if (path == NULL || error == EFAULT || error == EINVAL)
     return 0;
   if (path[0] == '/')
     return intern_path(path, strlen(path));

@@ -150,7 +150,8 @@ bool opgap_fd_guest_name(int fd, uint32_t *name) OPGAP_HIDDEN;
 void opgap_fd_new(int fd) OPGAP_HIDDEN;
 void opgap_fd_copy(int from, int to) OPGAP_HIDDEN;
 void opgap_fd_range(unsigned first, unsigned last) OPGAP_HIDDEN;
-/* Name id of a path that a call was given; 0 if it failed with EFAULT.  Keeps errno. */
+/* Name id of a path that a call was given; 0 if it failed with EFAULT, or with EINVAL: then the kernel may not have
+ * looked at the path.  Keeps errno. */
 uint32_t opgap_path_name(int dirfd, const char *path, int error) OPGAP_HIDDEN;
 /* Sees a descriptor opened by path; returns its name id. */
 uint32_t opgap_fd_opened(int fd, int dirfd, const char *path, int error) OPGAP_HIDDEN;
@@ -183,6 +184,8 @@ uint32_t opgap_epolled_name(int fd, int result) OPGAP_HIDDEN;
 
 #define OPGAP_FD(fd) opgap_fd_name(fd)
 #define OPGAP_PATH(dirfd, path) opgap_path_name(dirfd, path, OPGAP_FAILED(result) ? error : 0)
+/* The second path of a call, which a call that failed for the first one need not have tested. */
+#define OPGAP_NEW_PATH(dirfd, path) ((void)error, result == 0 ? opgap_path_name(dirfd, path, 0) : 0)
 #define OPGAP_FAILED(result) (__builtin_classify_type(result) == 5 ? (intptr_t)(result) == 0 : (intptr_t)(result) < 0)
 #define OPGAP_ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
 #define OPGAP_STREAM(stream) ((stream) ? opgap_fd_name(fileno_unlocked(stream)) : 0)

@@ -164,6 +164,10 @@ static void changes(void)
   int folder = open("h", O_RDONLY | O_DIRECTORY);
   CHECK(unlinkat(folder, "e", 0) == 0 && unlinkat(AT_FDCWD, "h", AT_REMOVEDIR) == 0);
   close(folder);
+  /* paths that the kernel does not look at */
+  CHECK(link("missing", (char *)8) == -1 && errno == ENOENT && rename("missing/a", (char *)8) == -1);
+  CHECK(symlink("", (char *)8) == -1 && errno == ENOENT);
+  CHECK(unlinkat(AT_FDCWD, (char *)8, 0x7777) == -1 && errno == EINVAL && truncate((char *)8, -1) == -1);
   CHECK(rmdir("g") == 0 && remove("i") == 0 && remove("j") == 0 && remove("e") == 0);
 }
 
