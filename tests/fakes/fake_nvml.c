@@ -8,6 +8,7 @@
  *   power=N       watts used (250 of 400)
  *   use=N         percent of the time with a kernel running (37), memory half of it
  *   blind         power, temperature and reasons are not supported by the device
+ *   stuck         the first question for a clock comes back when NVML is torn down, which waits for that
  */
 #include "fake_gpu.h"
 
@@ -15,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
@@ -32,9 +35,22 @@ static uint64_t option(const char *word, uint64_t otherwise)
 static bool initialised;
 static _Atomic bool torn_down; /* by its own exit handler: it has nothing of CUDA's */
 
+static _Atomic enum { NOT_STUCK, STUCK, FREE_AGAIN } stuck;
+
+static void wait_ms(long ms)
+{
+  syscall(SYS_nanosleep, &(struct timespec){0, ms * 1000000}, NULL);
+}
+
 static void tear_down(void)
 {
+  static const char text[] = "fake NVML: torn down amid a call\n";
   torn_down = true;
+  if (stuck == NOT_STUCK || write(2, text, sizeof text - 1) < 0)
+    return;
+  while (stuck != FREE_AGAIN)
+    wait_ms(1);
+  wait_ms(300); /* for what its caller does next */
 }
 
 static char devices[8]; /* their addresses are the handles */
@@ -86,6 +102,12 @@ FAKE_EXPORT int nvmlDeviceGetClockInfo(void *device, int clock, unsigned *mhz);
 int nvmlDeviceGetClockInfo(void *device, int clock, unsigned *mhz)
 {
   CHECK(device);
+  if (option("stuck", 0) && stuck == NOT_STUCK) {
+    stuck = STUCK;
+    while (!torn_down)
+      wait_ms(1);
+    stuck = FREE_AGAIN;
+  }
   *mhz = clock == 1 ? (unsigned)option("mhz", 1410) : 1593;
   return clock == 1 || clock == 2 ? SUCCESS : NOT_SUPPORTED;
 }

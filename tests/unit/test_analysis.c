@@ -428,6 +428,21 @@ START_TEST(test_lock_and_holder)
 }
 END_TEST
 
+START_TEST(test_threads_that_wait_for_a_lock)
+{
+  unsigned second = fake_thread(p, 101, "second");
+  fake_call(p, t, 0, FAKE_MUTEX_LOCK, 1000, 4000, 0xabc, 0, 0);
+  fake_call(p, second, 0, FAKE_MUTEX_LOCK, 5000, 9000, 0xabc, 0, 0);
+  fake_call(p, t, 0, FAKE_MUTEX_LOCK, 10000, 15000, 0xabc, 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->lock_count, 1);
+  ck_assert_uint_eq(s->locks[0].waits, 3);
+  ck_assert_uint_eq(s->locks[0].threads, 2);
+  ck_assert_uint_eq(s->locks[0].longest_ns, 5000 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* ---- steps ---- */
 
 static void training_steps(unsigned count)
@@ -1828,6 +1843,7 @@ int main(void)
   tcase_add_test(tests, test_files_without_steps);
   tcase_add_test(tests, test_largest_cause_of_idle_time);
   tcase_add_test(tests, test_lock_and_holder);
+  tcase_add_test(tests, test_threads_that_wait_for_a_lock);
   tcase_add_test(tests, test_optimizer_steps);
   tcase_add_test(tests, test_costliest_op_is_that_of_the_table);
   tcase_add_test(tests, test_sleep_in_steps_is_no_dispatch);

@@ -322,6 +322,22 @@ START_TEST(test_growth_inside_an_op)
 }
 END_TEST
 
+/* More blocks than the first table of them holds, given back in the order of their sizes. */
+START_TEST(test_many_blocks)
+{
+  enum { BLOCKS = 5000 };
+  with_events();
+  for (uint64_t i = 0; i < BLOCKS; i++)
+    allocate(t, 0, 10 + i, 0x100000 + i * 4096, 1 + i);
+  for (uint64_t i = 0; i < BLOCKS / 2; i++)
+    release(t, 0, 10 + BLOCKS + i, 0x100000 + i * 4096);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->memory.peak_bytes, BLOCKS * (BLOCKS + 1) / 2);
+  ck_assert_uint_eq(s->memory.live_bytes, BLOCKS * (BLOCKS + 1) / 2 - BLOCKS / 2 * (BLOCKS / 2 + 1) / 2);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* An address that comes again was given back, though that was not recorded. */
 START_TEST(test_address_comes_again)
 {
@@ -346,6 +362,7 @@ START_TEST(test_interval_of_a_slope)
   ck_assert_double_eq_tol(fit.slope, 10.060606, 1e-6);
   ck_assert_double_eq_tol(fit.error, 0.121212, 1e-6);
   ck_assert_double_eq_tol(line_half_width(&line, &fit), 0.279516, 0.0001);
+  ck_assert_double_eq_tol(line_half_width(&line, &fit), 0.2794656, 1e-7); /* the expansion by its four terms */
   struct line run = {0}, single = {0};
   line_add_run(&run, 7, 5, 3);
   line_add_run(&run, 12, 4, 9);
@@ -618,6 +635,7 @@ int main(void)
   tcase_add_test(tests, test_growth_of_rounds);
   tcase_add_test(tests, test_growth_by_better_marks);
   tcase_add_test(tests, test_growth_inside_an_op);
+  tcase_add_test(tests, test_many_blocks);
   tcase_add_test(tests, test_address_comes_again);
   tcase_add_test(tests, test_interval_of_a_slope);
   tcase_add_test(tests, test_a_wave_is_no_growth);

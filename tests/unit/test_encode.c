@@ -65,11 +65,44 @@ START_TEST(copy_of_a_forked_child)
 }
 END_TEST
 
+/* By the definition, bit by bit. */
+static uint32_t slow_crc(uint32_t crc, const uint8_t *p, size_t size)
+{
+  crc = ~crc;
+  for (size_t i = 0; i < size; i++) {
+    crc ^= p[i];
+    for (int bit = 0; bit < 8; bit++)
+      crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+  }
+  return ~crc;
+}
+
+/* The checksum's table, and what a CPU does that multiplies without carries, which is asked once much has been summed.
+ */
+START_TEST(checksums)
+{
+  enum { BYTES = 400000 };
+  static uint8_t bytes[BYTES];
+  uint32_t random = 1;
+  for (size_t i = 0; i < BYTES; i++)
+    bytes[i] = (uint8_t)((random = random * 1664525 + 1013904223) >> 24);
+  ck_assert_uint_eq(opgap_crc32(0, "123456789", 9), 0xcbf43926); /* the check value of CRC-32/ISO-HDLC */
+  for (int often = 0; often < 2; often++) {
+    for (size_t size = 0; size < 300; size++)
+      for (size_t at = 0; at < 9; at++)
+        EACH_ASSERT_UINT(opgap_crc32((uint32_t)at, bytes + at, size), ==, slow_crc((uint32_t)at, bytes + at, size));
+    ck_assert_uint_eq(opgap_crc32(0, bytes, BYTES), slow_crc(0, bytes, BYTES));
+    ck_assert_uint_eq(opgap_crc32(opgap_crc32(0, bytes, 1000), bytes + 1000, BYTES - 1000), slow_crc(0, bytes, BYTES));
+  }
+}
+END_TEST
+
 int main(void)
 {
   Suite *suite = suite_create("encode");
   TCase *tests = new_case("encode");
   tcase_add_test(tests, copy_of_a_forked_child);
+  tcase_add_test(tests, checksums);
   suite_add_tcase(suite, tests);
   return run_suite(suite);
 }

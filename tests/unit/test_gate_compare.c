@@ -192,6 +192,39 @@ START_TEST(test_one_more_launch_a_step_is_exact)
 }
 END_TEST
 
+/* A kernel's row has kernels, each of which was launched. */
+START_TEST(test_launches_are_explained_by_kernels)
+{
+  add_run(before, STEPS, 1, 1, 5);
+  add_run(now, STEPS, 2, 1, 6);
+  add_row(before, "kernel", "relu", OPGAP_METRIC_KERNELS, 1);
+  add_row(now, "kernel", "relu", OPGAP_METRIC_KERNELS, 2);
+  const struct opgap_change *launches = compare("launches");
+  ck_assert_uint_eq(launches->explanation_count, 1);
+  ck_assert_str_eq(launches->explanations[0].name, "relu");
+  ck_assert(launches->explanations[0].share == 1);
+}
+END_TEST
+
+START_TEST(test_texts_of_figures)
+{
+  static const struct {
+    enum opgap_unit unit;
+    double value;
+    const char *text;
+  } cases[] = {{OPGAP_UNIT_NS, NAN, "-"},
+               {OPGAP_UNIT_NS, INFINITY, "-"},
+               {OPGAP_UNIT_SHARE, 0.125, "12.5%"},
+               {OPGAP_UNIT_COUNT, 3, "3"},
+               {OPGAP_UNIT_COUNT, 2.5, "2.50"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[64];
+    opgap_unit_text(text, sizeof text, cases[i].unit, cases[i].value);
+    ck_assert_str_eq(text, cases[i].text);
+  }
+}
+END_TEST
+
 START_TEST(test_counter_from_zero_regresses)
 {
   add_run(before, STEPS, 1, 1, 0);
@@ -1001,6 +1034,8 @@ int main(void)
   tcase_add_test(tests, test_single_runs_show_only_large_changes);
   tcase_add_test(tests, test_improvement_is_named);
   tcase_add_test(tests, test_one_more_launch_a_step_is_exact);
+  tcase_add_test(tests, test_launches_are_explained_by_kernels);
+  tcase_add_test(tests, test_texts_of_figures);
   tcase_add_test(tests, test_counter_from_zero_regresses);
   tcase_add_test(tests, test_time_from_zero_regresses);
   tcase_add_test(tests, test_time_from_zero_below_the_floor_passes);
