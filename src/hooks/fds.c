@@ -51,8 +51,7 @@ static bool share_spent;
 
 static bool starts_with(const char *path, size_t length, const char *prefix)
 {
-  size_t n = strlen(prefix);
-  return length > n && memcmp(path, prefix, n) == 0;
+  return length > opgap_length(prefix) && opgap_starts_with(path, prefix);
 }
 
 static uint32_t intern_folder(const char *path, size_t length)
@@ -88,7 +87,7 @@ static uint32_t intern_kernel_name(const char *name, size_t length)
     return opgap_intern(name, length) | SOCKET;
   if (name[0] != '/')
     return opgap_intern(name, length);
-  if (length > sizeof deleted - 1 && memcmp(name + length - (sizeof deleted - 1), deleted, sizeof deleted - 1) == 0)
+  if (length > sizeof deleted - 1 && opgap_starts_with(name + length - (sizeof deleted - 1), deleted))
     length -= sizeof deleted - 1;
   return intern_path(name, length);
 }
@@ -158,9 +157,9 @@ static uint32_t guest_inode_name(int fd)
     return UNKNOWN;
   char name[40];
   const char *kind = is_socket ? "socket:[" : "pipe:[";
-  memcpy(name, kind, strlen(kind));
-  text_number(name + strlen(kind), status.st_ino);
-  size_t length = strlen(name);
+  memcpy(name, kind, opgap_length(kind));
+  text_number(name + opgap_length(kind), status.st_ino);
+  size_t length = opgap_length(name);
   name[length] = ']';
   return opgap_guest_intern(name, length + 1);
 }
@@ -249,7 +248,7 @@ static uint32_t intern_joined(int dirfd, const char *path)
     length = opgap_raw6(SYS_readlinkat, AT_FDCWD, (long)link, (long)joined, sizeof joined - 1, 0, 0);
   }
   if (length <= 0)
-    return intern_path(path, strlen(path));
+    return intern_path(path, opgap_real.strlen(path));
   size_t at = (size_t)length;
   if (path[0] == '.' && path[1] == 0)
     return intern_path(joined, at);
@@ -267,7 +266,7 @@ uint32_t opgap_path_name(int dirfd, const char *path, int error)
   if (path == NULL || error == EFAULT || error == EINVAL)
     return 0;
   if (path[0] == '/')
-    return intern_path(path, strlen(path));
+    return intern_path(path, opgap_real.strlen(path));
   if (path[0] == 0) /* AT_EMPTY_PATH: the descriptor itself; else ENOENT */
     return dirfd >= 0 ? opgap_fd_name(dirfd) : 0;
   return intern_joined(dirfd, path);
@@ -280,7 +279,7 @@ uint32_t opgap_fd_opened(int fd, int dirfd, const char *path, int error)
   opgap_fd_new(fd);
   if (path == NULL || path[0] != '/' || table == NULL || (unsigned)fd >= FD_LIMIT)
     return opgap_fd_name(fd);
-  uint32_t id = intern_path(path, strlen(path));
+  uint32_t id = intern_path(path, opgap_real.strlen(path));
   table[fd] = id;
   return id;
 }

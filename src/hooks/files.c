@@ -143,7 +143,7 @@ OPGAP_EXPORT int close(int fd)
   uint64_t start = thread ? opgap_call_begin(thread, OPGAP_HOOK_ID_fopen, 0) : 0;                                      \
   FILE *opened = call;                                                                                                 \
   int error = errno;                                                                                                   \
-  int fd = opened ? fileno_unlocked(opened) : -1;                                                                      \
+  int fd = opened ? opened->_fileno : -1;                                                                              \
   if (thread == NULL) {                                                                                                \
     opgap_fd_new(fd);                                                                                                  \
   } else {                                                                                                             \
@@ -179,7 +179,7 @@ OPGAP_EXPORT int fclose(FILE *stream)
 {
   NEED(fclose)
   int error = errno;
-  int fd = fileno_unlocked(stream);
+  int fd = stream->_fileno;
   errno = error; /* a stream without a descriptor */
   struct opgap_thread *thread = OPGAP_ENTER(io);
   uint32_t name = thread && fd >= 0 ? opgap_fd_name(fd) : 0;

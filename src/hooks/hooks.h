@@ -188,7 +188,7 @@ uint32_t opgap_epolled_name(int fd, int result) OPGAP_HIDDEN;
 #define OPGAP_NEW_PATH(dirfd, path) ((void)error, result == 0 ? opgap_path_name(dirfd, path, 0) : 0)
 #define OPGAP_FAILED(result) (__builtin_classify_type(result) == 5 ? (intptr_t)(result) == 0 : (intptr_t)(result) < 0)
 #define OPGAP_ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
-#define OPGAP_STREAM(stream) ((stream) ? opgap_fd_name(fileno_unlocked(stream)) : 0)
+#define OPGAP_STREAM(stream) ((stream) ? opgap_fd_name((stream)->_fileno) : 0)
 #define OPGAP_FOLDER(folder) ((folder) ? opgap_fd_name(dirfd(folder)) : 0)
 #define OPGAP_POLLED(fds, count) opgap_polled_name(fds, count, result, error)
 #define OPGAP_EPOLLED(fd) opgap_epolled_name(fd, result)
@@ -198,7 +198,7 @@ static inline unsigned opgap_lockf_operation(int command)
 {
   return command == F_ULOCK ? LOCK_UN : command == F_LOCK ? LOCK_EX : command == F_TLOCK ? LOCK_EX | LOCK_NB : 0;
 }
-#define OPGAP_LENGTH(string) ((string) ? strlen(string) : 0)
+#define OPGAP_LENGTH(string) ((string) ? opgap_real.strlen(string) : 0)
 /* read after the call, which has tested the pointer */
 #define OPGAP_TIMESPEC(t)                                                                                              \
   (OPGAP_ERRNO_ANY == EFAULT || !(t) ? 0 : (uint64_t)(t)->tv_sec * 1000000000u + (uint64_t)(t)->tv_nsec)

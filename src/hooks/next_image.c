@@ -67,7 +67,7 @@ bool opgap_image_is_readable(const char *program, char *const envp[])
 
 static const char *value_of(char *const envp[], const char *name)
 {
-  size_t length = strlen(name);
+  size_t length = opgap_length(name);
   for (; envp && *envp; envp++)
     if (opgap_starts_with(*envp, name) && (*envp)[length] == '=')
       return *envp + length + 1;
@@ -78,7 +78,7 @@ static bool environment_stays(char *const envp[], bool (*is_own)(const char *ent
 {
   const char *session = value_of(envp, "OPGAP_SESSION"), *preload = value_of(envp, "LD_PRELOAD");
   const char *folder = opgap_session_folder();
-  if (session == NULL || !opgap_starts_with(session, folder) || session[strlen(folder)] != 0 || preload == NULL ||
+  if (session == NULL || !opgap_starts_with(session, folder) || session[opgap_length(folder)] != 0 || preload == NULL ||
       value_of(envp, "OPGAP_OFF"))
     return false;
   while (*preload) {
@@ -119,8 +119,8 @@ static bool loads_us(const char *head, size_t size)
   if (size < sizeof elf)
     return false;
   memcpy(&elf, head, sizeof elf);
-  if (memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0 || elf.e_ident[EI_CLASS] != ELFCLASS64 ||
-      elf.e_machine != OWN_MACHINE || elf.e_phentsize != sizeof(Elf64_Phdr) || elf.e_phoff > size ||
+  if (!opgap_starts_with(head, ELFMAG) || elf.e_ident[EI_CLASS] != ELFCLASS64 || elf.e_machine != OWN_MACHINE ||
+      elf.e_phentsize != sizeof(Elf64_Phdr) || elf.e_phoff > size ||
       elf.e_phnum * sizeof(Elf64_Phdr) > size - elf.e_phoff)
     return false;
   for (unsigned i = 0; i < elf.e_phnum; i++) {
@@ -155,7 +155,7 @@ bool opgap_stays_traced(const char *program, char *const envp[], bool (*is_own)(
   const char *path = interpreter(head, size);
   if (path == NULL)
     return loads_us(head, size);
-  memcpy(program_of_script, path, strlen(path) + 1);
+  memcpy(program_of_script, path, opgap_length(path) + 1);
   size = read_head(program_of_script, head);
   return loads_us(head, size);
 }

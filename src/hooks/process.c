@@ -41,7 +41,7 @@ static bool may_record(void)
 
 static uint64_t intern_string(const char *string)
 {
-  return string ? opgap_intern(string, strlen(string)) : 0;
+  return string ? opgap_intern(string, opgap_length(string)) : 0;
 }
 
 static void emit_child(int how, int pid, uint64_t program)
@@ -180,7 +180,7 @@ OPGAP_EXPORT FILE *popen(const char *command, const char *mode)
   FILE *stream = opgap_real.popen(command, mode);
   if (stream) {
     int error = errno;
-    opgap_fd_new(fileno_unlocked(stream));
+    opgap_fd_new(stream->_fileno);
     note_child(BY_POPEN, 0, command);
     errno = error;
   }
@@ -193,7 +193,7 @@ OPGAP_EXPORT int pclose(FILE *stream)
   if (!OPGAP_BOUND(pclose))
     return OPGAP_MISSING(int);
   struct opgap_thread *thread = OPGAP_ENTER(process);
-  int fd = fileno_unlocked(stream);
+  int fd = stream->_fileno;
   uint32_t name = thread ? opgap_fd_name(fd) : 0;
   opgap_fd_new(fd);
   if (thread == NULL)
@@ -216,16 +216,16 @@ static char kept_session[PATH_MAX + sizeof SESSION];
 /* An entry of LD_PRELOAD is this library: the same file name, whatever the folder. */
 static bool is_own_entry(const char *entry, size_t length)
 {
-  const char *own = opgap_file_name(opgap_own_path(), strlen(opgap_own_path()));
-  size_t name = strlen(own);
-  return length >= name && memcmp(entry + length - name, own, name) == 0 &&
+  const char *own = opgap_file_name(opgap_own_path(), opgap_length(opgap_own_path()));
+  size_t name = opgap_length(own);
+  return length >= name && opgap_starts_with(entry + length - name, own) &&
          (length == name || entry[length - name - 1] == '/');
 }
 
 /* Takes this library's entry out of "LD_PRELOAD=...", in place; false if nothing is left. */
 static bool remove_own_entry(char *variable)
 {
-  char *out = variable + strlen(PRELOAD), *at = out;
+  char *out = variable + (sizeof PRELOAD - 1), *at = out;
   while (*at) {
     size_t length = opgap_length_until(at, ": ");
     size_t whole = at[length] ? length + 1 : length;
@@ -238,10 +238,10 @@ static bool remove_own_entry(char *variable)
     }
     at += whole;
   }
-  while (out > variable + strlen(PRELOAD) && (out[-1] == ':' || out[-1] == ' '))
+  while (out > variable + (sizeof PRELOAD - 1) && (out[-1] == ':' || out[-1] == ' '))
     out--;
   *out = 0;
-  return out > variable + strlen(PRELOAD);
+  return out > variable + (sizeof PRELOAD - 1);
 }
 
 static void leave_environment(void)
@@ -249,8 +249,8 @@ static void leave_environment(void)
   char **out = environ;
   for (char **at = environ; *at; at++) {
     if (opgap_starts_with(*at, SESSION)) {
-      if (strlen(*at) < sizeof kept_session)
-        memcpy(kept_session, *at, strlen(*at) + 1);
+      if (opgap_length(*at) < sizeof kept_session)
+        memcpy(kept_session, *at, opgap_length(*at) + 1);
       continue;
     }
     if (opgap_starts_with(*at, PRELOAD) && !remove_own_entry(*at))
@@ -264,12 +264,12 @@ static void leave_environment(void)
  * preload: room for both values. */
 static void enter_environment(char *const envp[], char **out, char *preload)
 {
-  size_t n = strlen(kept_preload);
+  size_t n = opgap_length(kept_preload);
   memcpy(preload, kept_preload, n + 1);
   for (; envp && *envp; envp++) {
     if (opgap_starts_with(*envp, PRELOAD)) {
       preload[n++] = ':';
-      memcpy(preload + n, *envp + strlen(PRELOAD), strlen(*envp + strlen(PRELOAD)) + 1);
+      memcpy(preload + n, *envp + (sizeof PRELOAD - 1), opgap_length(*envp + (sizeof PRELOAD - 1)) + 1);
     } else {
       *out++ = *envp;
     }
@@ -287,7 +287,7 @@ static char *const *mark_environment(char *const envp[], char **out, char *sessi
   char **entry = out;
   for (; envp && *envp; envp++) {
     *entry = *envp;
-    size_t length = strlen(*envp);
+    size_t length = opgap_length(*envp);
     if (opgap_starts_with(*envp, SESSION) && length < sizeof kept_session) {
       memcpy(session, *envp, length);
       memcpy(session + length, OPGAP_SESSION_EXECUTED, sizeof OPGAP_SESSION_EXECUTED);
@@ -305,7 +305,7 @@ static size_t environment_size(char *const envp[], size_t *preload_bytes)
   *preload_bytes = sizeof kept_preload;
   for (; envp && envp[count]; count++)
     if (opgap_starts_with(envp[count], PRELOAD))
-      *preload_bytes += strlen(envp[count]) + 1;
+      *preload_bytes += opgap_length(envp[count]) + 1;
   return count;
 }
 
@@ -467,7 +467,8 @@ static int quick_status;
 
 OPGAP_EARLY_CODE static void end_session(int status)
 {
-  if (!opgap_in_vfork) /* whose pid is the parent's where each is the first of its namespace */
+  /* 0: there is no session, nor a guest; the child of a vfork may have its parent's, each the first of its namespace */
+  if (opgap_session_pid() != 0 && !opgap_in_vfork)
     opgap_session_end(status);
 }
 

@@ -13,6 +13,15 @@ static inline bool opgap_starts_with(const char *string, const char *prefix)
   return *prefix == 0;
 }
 
+/* As strlen, for short strings. */
+static inline size_t opgap_length(const char *string)
+{
+  size_t length = 0;
+  while (string[length])
+    length++;
+  return length;
+}
+
 /* As strcspn. */
 static inline size_t opgap_length_until(const char *string, const char *ends)
 {

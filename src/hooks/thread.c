@@ -90,6 +90,16 @@ static void end_thread(void *round)
     opgap_thread_dying();
 }
 
+/* As pthread_self. */
+static pthread_t own_thread(void)
+{
+#if defined(__x86_64__)
+  return (pthread_t)__builtin_thread_pointer();
+#else
+  return pthread_self();
+#endif
+}
+
 /* The first thing on the new thread: takes the launch record over and announces the thread. */
 static struct launch begin(struct launch *from)
 {
@@ -98,7 +108,7 @@ static struct launch begin(struct launch *from)
   if (end_key_made)
     opgap_real.pthread_setspecific(end_key, (void *)1);
   if (opgap_active) {
-    const uint64_t fields[] = {(uint64_t)pthread_self(), launch.creator_tid};
+    const uint64_t fields[] = {(uint64_t)own_thread(), launch.creator_tid};
     opgap_emit(OPGAP_EV_THREAD_START, 0, opgap_ticks(), 0, fields, 2);
   }
   return launch;
@@ -212,7 +222,7 @@ OPGAP_EXPORT int pthread_setname_np(pthread_t thread, const char *name)
   if (!OPGAP_BOUND(pthread_setname_np))
     return ENOSYS;
   int result = opgap_real.pthread_setname_np(thread, name);
-  if (result == 0 && opgap_active && pthread_self() == thread && opgap_self())
+  if (result == 0 && opgap_active && own_thread() == thread && opgap_self())
     note_name(name);
   return result;
 }

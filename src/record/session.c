@@ -1140,7 +1140,7 @@ static void remove_ring(struct opgap_arena *arena)
 
 #define CONFINED_BLOCKS 256u /* 8 MiB of rings that are ready beforehand, as far as there is room */
 
-bool opgap_confined;
+OPGAP_EARLY_DATA bool opgap_confined;
 
 bool opgap_session_is_here(void)
 {
