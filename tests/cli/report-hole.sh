@@ -33,9 +33,9 @@ for name, parts in ("tail.opgt", [(0, whole)]), ("gap.opgt", [(0, whole[:half]),
     print(end - start, file=open(name + ".hole", "w"))
 END
 for name in tail gap; do
-  opgap report --format json $name.opgt >report 2>/dev/null
+  opgap report --format json $name.opgt >report.json 2>/dev/null
   echo $?
-  grep -o "of which $(cat $name.opgt.hole) are holes of the file and were skipped" report | sed 's/[0-9][0-9]*/ALL/'
+  grep -o "of which $(cat $name.opgt.hole) are holes of the file and were skipped" report.json | sed 's/[0-9][0-9]*/ALL/'
   opgap info $name.opgt 2>/dev/null | grep -E '^ *ended  '
   opgap info $name.opgt 2>/dev/null | grep -c " of which $(cat $name.opgt.hole) are holes"
 done
