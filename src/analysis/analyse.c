@@ -363,6 +363,9 @@ static __attribute__((noinline)) void add_other(struct analysis *a, struct threa
   case OPGAP_EV_STACK:
     add_stack(a, t, r);
     break;
+  case OPGAP_EV_FAULTS:
+    ops_faults(a, t, r);
+    break;
   case OPGAP_EV_MODULE:
     add_module(a, t, r);
     break;

@@ -820,6 +820,20 @@ static struct faults faults_of(const struct analysis *a)
                          1e9 * share(last->majors - first->majors, last->at - first->at)};
 }
 
+/* The op with half of the page faults or more, in words; "" where none has. */
+static const char *faulting_op(const struct list *l)
+{
+  const struct opgap_sum_op *most = NULL;
+  uint64_t all = l->s->other_minor_faults;
+  for (size_t i = 0; i < l->s->op_count; i++) {
+    all += l->s->ops[i].minor_faults;
+    if (most == NULL || l->s->ops[i].minor_faults > most->minor_faults)
+      most = &l->s->ops[i];
+  }
+  double part = most != NULL ? share(most->minor_faults, all) : 0;
+  return part < 0.5 ? "" : opgap_pool_printf(l->a->pool, "; ~%.0f %% of the faults in %s", 100 * part, most->name);
+}
+
 /* Page faults: of the main thread's `on_cpu` ns what is the kernel's, where faults are many enough to take it, and its
  * waits for the disk.  Returns the kernel's share.  A fault costs about 0.5 us, one that reads from a disk 25 us (it
  * queues the read and sleeps): fewer of them take less than 1 % of a CPU, whatever else the kernel does. */
@@ -844,8 +858,8 @@ static double add_faults(struct list *l, double on_cpu, uint64_t work)
         "Reuse buffers instead of allocating and touching new ones in each step; huge pages (GLIBC_TUNABLES="
         "glibc.malloc.hugetlb=1), or another malloc that keeps freed memory (jemalloc, tcmalloc).",
         "~%.1f %% of the CPU time of this process is the kernel's, at ~%.0f page faults a second: fresh memory is "
-        "touched all the time",
-        100 * kernel, faults.rate);
+        "touched all the time%s",
+        100 * kernel, faults.rate, faulting_op(l));
   return kernel;
 }
 

@@ -197,8 +197,9 @@ struct thread {
   uint64_t latest_end_ns;            /* of its records so far; damage may bring times out of order */
   int32_t creator_tid;               /* 0: unknown */
   struct level levels[257];
-  unsigned deepest; /* levels above this are empty */
-  uint32_t last_op; /* index + 1 of the row of the op whose record came last, if its place is not known; else 0 */
+  unsigned deepest;  /* levels above this are empty */
+  uint32_t last_row; /* index + 1 of the row of the op whose record came last */
+  uint32_t last_op;  /* the same if its place is not known, else 0 */
   uint64_t last_op_self_ns;
   VEC(struct thread_hook) hooks;
   uint16_t hook_index[OPGAP_MAX_EVENTS]; /* into hooks, + 1 */
@@ -369,9 +370,10 @@ struct process {
   unsigned thread_count;
   bool launcher, launch_helper; /* it made way for the program that it executed; it was there for such a one only */
   bool python;                  /* its program is Python's interpreter */
-  bool networks;                /* it connected, or read, wrote or polled a socket, so far */
-  uint64_t made_way_ns;         /* a launcher's program began then, or its helper ended */
-  struct edge_table objects;    /* by address */
+  uint64_t other_minor, other_major;       /* page faults that may be of any op, or of none */
+  bool networks;                           /* it connected, or read, wrote or polled a socket, so far */
+  uint64_t made_way_ns;                    /* a launcher's program began then, or its helper ended */
+  struct edge_table objects;               /* by address */
   VEC(struct mapped_module) modules;       /* with OPGAP_STACKS=native */
   struct opgap_map pthreads;               /* (low half of the pthread_t, 0) -> thread + 1 */
   struct opgap_map tids;                   /* (tid, 0) -> thread + 1, the latest */
@@ -429,6 +431,7 @@ struct op_row {
   uint32_t process, name;
   enum opgap_op_kind kind;
   uint64_t calls, self_ns, total_ns, blocked_ns, self_gpu_ns, total_gpu_ns, allocs, alloc_bytes;
+  uint64_t minor_faults, major_faults;
 };
 
 /* Self time of a row of ops by source location ("FILE:LINE FUNCTION"); only with recorded stacks. */
@@ -709,7 +712,8 @@ void ops_add_free(struct analysis *a, struct thread *t, const struct opgap_recor
 void ops_add_blocked(struct thread *t, unsigned depth, uint64_t ns);
 struct op_row *ops_row(struct analysis *a, unsigned process, enum opgap_op_kind kind, uint32_t name);
 void ops_finish(struct analysis *a);
-/* STACK and MODULE records. */
+/* FAULTS, STACK and MODULE records. */
+void ops_faults(struct analysis *a, const struct thread *t, const struct opgap_record *r);
 void ops_stack(struct analysis *a, struct thread *t, const struct opgap_record *r);
 void ops_module(struct analysis *a, const struct thread *t, const struct opgap_record *r);
 void ops_free(struct analysis *a);

@@ -92,6 +92,21 @@ void ops_stack_add(struct op_stacks *stacks, uint32_t row, uint64_t stack, uint6
   stacks->rows.at[*index - 1].ns += ns;
 }
 
+/* Page faults follow the record of their op. */
+void ops_faults(struct analysis *a, const struct thread *t, const struct opgap_record *r)
+{
+  if (a->steps_only || !analysis_in_window(a, r->end_ns))
+    return;
+  if (r->status == 0) {
+    a->processes[t->process].other_minor += r->field[0];
+    a->processes[t->process].other_major += r->field[1];
+  } else if (t->last_row != 0) {
+    struct op_row *row = &a->ops.at[t->last_row - 1];
+    row->minor_faults += r->field[0];
+    row->major_faults += r->field[1];
+  }
+}
+
 /* A stack follows the record of its op or hooked call.  What has the Python line of each call needs no stack. */
 void ops_stack(struct analysis *a, struct thread *t, const struct opgap_record *r)
 {
@@ -237,6 +252,7 @@ void ops_add(struct analysis *a, struct thread *t, uint32_t row_index, const str
     self_gpu = gpu.self_ns;
     total_gpu = gpu.total_ns;
   }
+  t->last_row = row_index;
   t->last_op = r->field[5] == 0 ? row_index : 0;
   t->last_op_self_ns = self_ns;
   if (a->flame != NULL)
@@ -369,7 +385,14 @@ void ops_finish(struct analysis *a)
     }
     sum->alloc_count += row->allocs;
     sum->alloc_bytes += row->alloc_bytes;
+    sum->minor_faults += row->minor_faults;
+    sum->major_faults += row->major_faults;
   }
+  for (unsigned i = 0; i < a->process_count; i++)
+    if (a->processes[i].included) {
+      a->summary->other_minor_faults += a->processes[i].other_minor;
+      a->summary->other_major_faults += a->processes[i].other_major;
+    }
   add_calls(a, &m);
   ops_stacks_resolve(a, &a->op_stacks, &a->op_places, process_of_row);
   merge_places(a, &m);

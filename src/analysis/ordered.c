@@ -18,6 +18,7 @@ bool ordered_outside(unsigned event)
   case OPGAP_EV_OVERHEAD:
   case OPGAP_EV_LOST:
   case OPGAP_EV_FREE_RANGE:
+  case OPGAP_EV_FAULTS:
     return true;
   default:
     return false;

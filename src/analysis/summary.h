@@ -79,9 +79,11 @@ struct opgap_sum_op {
   uint64_t blocked_ns;                /* of total_cpu_ns, in blocking calls */
   uint64_t self_gpu_ns, total_gpu_ns; /* OPGAP_UNKNOWN without GPU activity */
   uint64_t alloc_count, alloc_bytes;  /* inside it, children included */
-  bool estimated;                     /* self and total: a counted call, timed one in N */
-  const char *source_location;        /* "FILE:LINE FUNCTION" with the most self time; "": not recorded */
-  size_t source_locations;            /* how many places called it */
+  /* Page faults where it took long (some 100 us), without those of long ops inside it; major: read from a disk. */
+  uint64_t minor_faults, major_faults;
+  bool estimated;              /* self and total: a counted call, timed one in N */
+  const char *source_location; /* "FILE:LINE FUNCTION" with the most self time; "": not recorded */
+  size_t source_locations;     /* how many places called it */
 };
 
 /* Hooked calls.  Key: role, name. */
@@ -591,11 +593,12 @@ struct opgap_summary {
   size_t process_count, untraced_count, op_count, call_count, file_count, lock_count, gpu_count, thread_count;
   struct opgap_sum_process *processes; /* by start */
   struct opgap_sum_untraced *untraced;
-  struct opgap_sum_op *ops;         /* by self CPU, largest first */
-  struct opgap_sum_call *calls;     /* by time, largest first */
-  struct opgap_sum_file *files;     /* by time, largest first */
-  struct opgap_sum_lock *locks;     /* by wait, largest first */
-  struct opgap_sum_thread *threads; /* by CPU wanted (running or waiting for one), largest first */
+  struct opgap_sum_op *ops;                        /* by self CPU, largest first */
+  uint64_t other_minor_faults, other_major_faults; /* that no op is known of: of short ops, and of code between */
+  struct opgap_sum_call *calls;                    /* by time, largest first */
+  struct opgap_sum_file *files;                    /* by time, largest first */
+  struct opgap_sum_lock *locks;                    /* by wait, largest first */
+  struct opgap_sum_thread *threads;                /* by CPU wanted (running or waiting for one), largest first */
   struct opgap_sum_loader loader;
   struct opgap_sum_gpu *gpus;
   struct opgap_sum_gpu_tables gpu_tables;

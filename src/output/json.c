@@ -125,6 +125,8 @@ static json_t *op_json(const struct opgap_sum_op *op)
   PUT(j, "total_gpu_ns", number(op->total_gpu_ns));
   PUT(j, "alloc_count", number(op->alloc_count));
   PUT(j, "alloc_bytes", number(op->alloc_bytes));
+  PUT(j, "minor_faults", number(op->minor_faults));
+  PUT(j, "major_faults", number(op->major_faults));
   PUT(j, "estimated", json_boolean(op->estimated));
   PUT(j, "source_location", known_text(op->source_location));
   return j;
@@ -773,6 +775,10 @@ static json_t *report_json(const struct opgap_summary *s, const struct opgap_out
   ROWS(root, "processes", s->processes, s->process_count, process_json);
   PUT(root, "untraced", untraced_json(s));
   ROWS(root, "hot_ops", s->ops, opgap_shown(s->op_count, o), op_json);
+  json_t *faults = json_object();
+  PUT(faults, "minor", number(s->other_minor_faults));
+  PUT(faults, "major", number(s->other_major_faults));
+  PUT(root, "other_faults", faults);
   ROWS(root, "calls", s->calls, opgap_shown(s->call_count, o), call_json);
   PUT(root, "memory", memory_json(s));
   ROWS(root, "files", s->files, opgap_shown(s->file_count, o), file_json);

@@ -110,6 +110,66 @@ size_t section_ops(struct table *table, const struct opgap_summary *s, const str
   return count - opgap_shown(count, o);
 }
 
+/* ---- page faults ---- */
+
+#define FEW_FAULTS 1000u /* take less than a millisecond in all */
+
+static uint64_t all_faults(const struct opgap_summary *s)
+{
+  uint64_t sum = s->other_minor_faults + s->other_major_faults;
+  for (size_t i = 0; i < s->op_count; i++)
+    sum += s->ops[i].minor_faults + s->ops[i].major_faults;
+  return sum;
+}
+
+bool section_has_faults(const struct opgap_summary *s)
+{
+  return all_faults(s) >= FEW_FAULTS;
+}
+
+static int more_faults(const void *left, const void *right)
+{
+  const struct opgap_sum_op *l = left, *r = right;
+  uint64_t left_sum = l->minor_faults + l->major_faults, right_sum = r->minor_faults + r->major_faults;
+  int order = (left_sum < right_sum) - (left_sum > right_sum);
+  return order != 0 ? order : strcmp(l->name, r->name);
+}
+
+size_t section_faults(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
+{
+  static const struct table_column columns[] = {
+      {"Op", true, 60, 0},    {"In", true, 20, 1},          {"Page faults", false, 0, 0},
+      {"Share", false, 0, 0}, {"From a disk", false, 0, 2}, {"A call", false, 0, 3},
+  };
+  struct opgap_sum_op *rows = opgap_xcalloc(s->op_count + 1, sizeof *rows);
+  size_t count = 0;
+  for (size_t i = 0; i < s->op_count; i++)
+    if (s->ops[i].minor_faults + s->ops[i].major_faults > 0)
+      rows[count++] = s->ops[i];
+  if (s->other_minor_faults + s->other_major_faults > 0)
+    rows[count++] = (struct opgap_sum_op){.name = "(short ops, and code between ops)",
+                                          .role = OPGAP_ROLE_COUNT,
+                                          .minor_faults = s->other_minor_faults,
+                                          .major_faults = s->other_major_faults};
+  qsort(rows, count, sizeof *rows, more_faults);
+  table_begin(table, columns, sizeof columns / sizeof *columns);
+  uint64_t all = all_faults(s);
+  for (size_t i = 0; i < opgap_shown(count, o); i++) {
+    const struct opgap_sum_op *op = &rows[i];
+    table_cell(table, op->name);
+    table_cell(table, op->role == OPGAP_ROLE_COUNT ? "" : opgap_role_name(op->role));
+    table_count(table, op->minor_faults + op->major_faults);
+    table_share(table, op->minor_faults + op->major_faults, all);
+    table_count(table, op->major_faults);
+    if (op->calls > 0)
+      table_format(table, "%.1f", (double)(op->minor_faults + op->major_faults) / (double)op->calls);
+    else
+      table_cell(table, "-");
+  }
+  free(rows);
+  return count - opgap_shown(count, o);
+}
+
 /* The row of a call in the table of ops, where its source location stands. */
 static const struct opgap_sum_op *op_of_call(const struct opgap_summary *s, const struct opgap_sum_call *call)
 {

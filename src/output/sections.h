@@ -11,6 +11,9 @@
 size_t section_ops(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o,
                    enum opgap_role role, unsigned kinds);
 /* awaiting: those that only wait for other processes, else all others. */
+/* Ops by their page faults; 0 rows where there are none. */
+bool section_has_faults(const struct opgap_summary *s);
+size_t section_faults(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
 size_t section_calls(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o,
                      bool awaiting);
 bool section_has_calls(const struct opgap_summary *s, bool awaiting);

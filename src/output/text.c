@@ -775,6 +775,16 @@ static void memory(const struct page *p)
   alive(p);
 }
 
+static void faults(const struct page *p)
+{
+  struct table table;
+  if (!section_has_faults(p->s))
+    return;
+  heading(p, "Page faults (of ops of some 100 us and more)");
+  size_t more = section_faults(&table, p->s, p->o);
+  finish_table(p, &table, more, "ops");
+}
+
 static void locks(const struct page *p)
 {
   struct table table;
@@ -852,6 +862,7 @@ static void print(const struct page *p)
   processes(p);
   steps(p);
   memory(p);
+  faults(p);
   locks(p);
 }
 

@@ -64,7 +64,7 @@ static inline __attribute__((always_inline)) void opgap_op_open(struct opgap_thr
 }
 
 /* Takes the op at `depth`, which ended at `end`, off the thread's stack and records it in short.  False: the record
- * does not fit, or there is no room for it at once, or, if `usual`, a stack is wanted; nothing has changed then. */
+ * does not fit, or there is no room for it at once, or, if `usual`, it took long; nothing has changed then. */
 static inline __attribute__((always_inline)) bool opgap_op_close(struct opgap_cell *cell, struct opgap_thread *thread,
                                                                  uint32_t depth, unsigned event, uint64_t end,
                                                                  uint64_t sequence, bool usual)
@@ -76,7 +76,7 @@ static inline __attribute__((always_inline)) bool opgap_op_close(struct opgap_ce
   uint64_t *w = cell->write;
   uint64_t length = end - op->start;
   if (opgap_unlikely(w + OPGAP_SHORT_OP_WORDS > cell->limit || end >> 32 != cell->ticks_high ||
-                     opgap_op_excess(length, 0, 0, 0, 0, sequence) || (usual && length >= opgap_stack_ticks))) {
+                     opgap_op_excess(length, 0, 0, 0, 0, sequence) || (usual && length >= opgap_long_op_ticks))) {
     cell->busy = 0;
     return false;
   }

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "record/early.h"
+#include "record/faults.h"
 #include "record/internal.h"
 #include "record/raw.h"
 
@@ -19,7 +20,7 @@
 #define LINE_MOST_US 4u
 #define ALLOWANCE_NS 5000000u /* a thread's first stacks, which fill libunwind's caches */
 
-uint64_t opgap_stack_ticks = UINT64_MAX;
+uint64_t opgap_stack_ticks = UINT64_MAX, opgap_long_op_ticks = OPGAP_FAULT_TICKS;
 
 /* What one thread keeps; zeroed by fork, like its slot. */
 struct stack_thread {
@@ -208,6 +209,8 @@ OPGAP_EARLY_CODE void opgap_stacks_start(void)
     return;
   measure_ticks();
   opgap_stack_ticks = ticks_a_ms * (OPGAP_STACK_THRESHOLD_NS / 1000) / 1000;
+  if (opgap_stack_ticks < opgap_long_op_ticks)
+    opgap_long_op_ticks = opgap_stack_ticks;
 }
 
 void opgap_stacks_forked(void)

@@ -31,6 +31,8 @@ extern struct opgap_cell opgap_unwind_cell;
 
 /* Shortest span that gets a stack, in ticks; UINT64_MAX: none does. */
 extern uint64_t opgap_stack_ticks;
+/* Shortest op of which more is asked than its record, a stack or its page faults (faults.h). */
+extern uint64_t opgap_long_op_ticks;
 
 /* In the first session of a process, before it records; reads the setting.  In a forked child: gives stacks up if a
  * thread of the parent was unwinding at that moment, because libunwind's locks are held for ever then. */

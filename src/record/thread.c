@@ -7,6 +7,7 @@
 #include "format/reader.h"
 #include "record/control.h"
 #include "record/early.h"
+#include "record/faults.h"
 #include "record/guest.h"
 #include "record/internal.h"
 #include "record/op.h"
@@ -505,6 +506,8 @@ void opgap_op_end_rarely(unsigned event, uint64_t tag, uint64_t sequence, uint64
   uint64_t length = end - thread->ops[depth].start;
   if (!opgap_op_close(cell, thread, depth, event, end, sequence, false))
     close_in_full(cell, thread, depth, event, end, sequence);
+  if (length >= OPGAP_FAULT_TICKS)
+    opgap_faults_note(event, length, end);
   if (length >= opgap_stack_ticks)
     opgap_stack_note(event, length, 0);
 }

@@ -79,6 +79,40 @@ START_TEST(test_self_total_blocked)
 }
 END_TEST
 
+static void fake_faults(uint64_t at_us, uint32_t event, uint64_t minor, uint64_t major)
+{
+  fake_record(p, t,
+              (struct opgap_record){.event = OPGAP_EV_FAULTS,
+                                    .status = event,
+                                    .start_ns = at_us * US,
+                                    .end_ns = at_us * US,
+                                    .field = {minor, major}});
+}
+
+/* They are of the op whose record came before, also where its Python line is known; of no op with status 0. */
+START_TEST(test_page_faults_of_ops)
+{
+  fake_op(p, t, 1, 1010, 1400, "aten::inner", 0, 0);
+  fake_faults(1400, OPGAP_EV_OP, 300, 2);
+  fake_op(p, t, 0, 1000, 1900, "aten::outer", 0, 0);
+  fake_faults(1900, OPGAP_EV_OP, 5, 0);
+  fake_op(p, t, 0, 5000, 5400, "aten::inner", 0, 0);
+  fake_faults(5400, 0, 70, 1);
+  fake_op(p, t, 0, 6000, 6400, "aten::inner", 0, 0);
+  fake_faults(6400, OPGAP_EV_OP, 30, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  const struct opgap_sum_op *outer = op_named(s, "aten::outer", OPGAP_OP_TORCH);
+  const struct opgap_sum_op *inner = op_named(s, "aten::inner", OPGAP_OP_TORCH);
+  ck_assert_uint_eq(outer->minor_faults, 5);
+  ck_assert_uint_eq(outer->major_faults, 0);
+  ck_assert_uint_eq(inner->minor_faults, 330);
+  ck_assert_uint_eq(inner->major_faults, 2);
+  ck_assert_uint_eq(s->other_minor_faults, 70);
+  ck_assert_uint_eq(s->other_major_faults, 1);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_only_child_of_same_name_is_no_row)
 {
   /* as torch.profiler: to > to > copy counts `to` once, with the outer's time */
@@ -1826,6 +1860,7 @@ int main(void)
   TCase *tests = new_case("analysis");
   tcase_add_checked_fixture(tests, setup, NULL);
   tcase_add_test(tests, test_self_total_blocked);
+  tcase_add_test(tests, test_page_faults_of_ops);
   tcase_add_test(tests, test_only_child_of_same_name_is_no_row);
   tcase_add_test(tests, test_profiler_steps_are_one_row);
   tcase_add_test(tests, test_orphans_go_to_the_next_op);

@@ -420,6 +420,8 @@ static struct opgap_summary wide_summary(void)
                                    123456789012,
                                    123456789,
                                    123456789012,
+                                   123456789,
+                                   1234567,
                                    false,
                                    "/home/someone/project/models/attention.py:1234 forward",
                                    12};

@@ -2727,6 +2727,12 @@ START_TEST(test_page_faults)
   unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
   for (uint64_t i = 0; i <= STEPS; i++) {
     uint64_t at = (100 + 100 * i) * MS;
+    fake_op(p, t, 0, at / US - 50000, at / US, "aten::copy_", 0, 0);
+    fake_record(p, t,
+                (struct opgap_record){
+                    .event = OPGAP_EV_FAULTS, .status = OPGAP_EV_OP, .start_ns = at, .end_ns = at, .field = {3000, 0}});
+    fake_record(p, t,
+                (struct opgap_record){.event = OPGAP_EV_FAULTS, .start_ns = at, .end_ns = at, .field = {2000, 0}});
     fake_step(p, t, at / US);
     fake_record(p, stream,
                 (struct opgap_record){.event = OPGAP_EV_MEMORY,
@@ -2740,6 +2746,7 @@ START_TEST(test_page_faults)
   ck_assert_uint_eq(bottleneck(s, "page_faults")->at_most_ns, s->verdict.step_ns);
   ck_assert_ptr_nonnull(strstr(bottleneck(s, "page_faults")->text, "~60.0 % of the CPU time"));
   ck_assert_ptr_nonnull(strstr(bottleneck(s, "page_faults")->text, "~50000 page faults a second"));
+  ck_assert_ptr_nonnull(strstr(bottleneck(s, "page_faults")->text, "; ~60 % of the faults in aten::copy_"));
   opgap_summary_free(s);
 }
 END_TEST

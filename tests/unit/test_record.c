@@ -24,6 +24,7 @@
 #include "format/trace_format.h"
 #include "record/control.h"
 #include "record/guest.h"
+#include "record/faults.h"
 #include "record/internal.h"
 #include "record/op.h"
 #include "record/record.h"
@@ -392,6 +393,87 @@ START_TEST(stacks_of_late_threads)
 {
   make_trace_folder();
   run_to_end(body_late_stacks, 0);
+  remove_folder();
+}
+END_TEST
+
+/* ---- page faults of ops ---- */
+
+static void spin(uint64_t ticks)
+{
+  for (uint64_t begin = opgap_ticks(); opgap_ticks() - begin < ticks;)
+    ;
+}
+
+/* An op that lasts, after `pages` pages that nobody has touched.  Returns how long it took at most. */
+static uint64_t faulting_op(uint32_t name, uint64_t tag, char **fresh, unsigned pages)
+{
+  uint64_t begin = opgap_ticks();
+  opgap_op_begin(name, 0, tag, 0);
+  for (; pages > 0; pages--, *fresh += sysconf(_SC_PAGESIZE))
+    **(volatile char *volatile *)fresh = 1;
+  spin(2 * OPGAP_FAULT_TICKS);
+  opgap_op_end(OPGAP_EV_OP, tag, 0);
+  return opgap_ticks() - begin;
+}
+
+static void body_faults(void)
+{
+  start();
+  size_t size = 4096 * (size_t)sysconf(_SC_PAGESIZE);
+  char *fresh = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  madvise(fresh, size, MADV_NOHUGEPAGE);
+  faulting_op(opgap_intern("first", 5), 1, &fresh, 200);
+  faulting_op(opgap_intern("many", 4), 2, &fresh, 300);
+  opgap_op_begin(opgap_intern("outer", 5), 0, 3, 0);
+  faulting_op(opgap_intern("inner", 5), 4, &fresh, 100);
+  spin(OPGAP_FAULT_TICKS);
+  **(volatile char *volatile *)&fresh = 1;
+  fresh += sysconf(_SC_PAGESIZE);
+  opgap_op_end(OPGAP_EV_OP, 3, 0);
+  /* others that have the CPU may make it longer than the time before it: then once more */
+  uint64_t between, length;
+  do {
+    between = opgap_ticks();
+    for (unsigned i = 0; i < 50; i++, fresh += sysconf(_SC_PAGESIZE))
+      **(volatile char *volatile *)&fresh = 1;
+    spin(20 * OPGAP_FAULT_TICKS);
+    between = opgap_ticks() - between;
+    length = faulting_op(opgap_intern("last", 4), 5, &fresh, 0);
+  } while (length * 3 > between);
+  opgap_session_end(0);
+  _exit(0);
+}
+
+START_TEST(faults_of_ops)
+{
+  static const struct {
+    const char *op;
+    uint64_t pages;
+  } expected[] = {{"many", 300}, {"inner", 100}, {"outer", 1}};
+  struct opgap_trace *trace = trace_of(body_faults, 0);
+  struct records all = {.trace = trace};
+  const char *op = "";
+  unsigned of_ops = 0;
+  uint64_t unknown = 0;
+  for (const struct opgap_record *r; (r = next_record(&all)) != NULL;) {
+    if (r->event == OPGAP_EV_OP)
+      op = opgap_trace_name(trace, 0, (uint32_t)r->field[0], NULL);
+    if (r->event != OPGAP_EV_FAULTS)
+      continue;
+    unknown = r->status == 0 ? r->field[0] : 0;
+    if (r->status == OPGAP_EV_OP && of_ops < 3) { /* nothing of the first: it is where counting begins */
+      ck_assert_str_eq(op, expected[of_ops].op);
+      ck_assert_uint_ge(r->field[0], expected[of_ops].pages);
+      ck_assert_uint_lt(r->field[0], expected[of_ops].pages + 40); /* the stack's, the ring's */
+      ck_assert_uint_eq(r->field[1], 0);
+      of_ops++;
+    }
+  }
+  ck_assert_uint_eq(of_ops, 3);
+  ck_assert_uint_ge(unknown, 50);
+  ck_assert_uint_lt(unknown, 90);
+  opgap_trace_close(trace);
   remove_folder();
 }
 END_TEST
@@ -2236,6 +2318,7 @@ int main(void)
   tcase_add_test(tests, large_pages);
   tcase_add_test(tests, budget_of_lines);
   tcase_add_test(tests, stacks_of_late_threads);
+  tcase_add_test(tests, faults_of_ops);
   tcase_add_test(tests, clock_without_counter);
   tcase_add_test(tests, killed);
   tcase_add_test(tests, killed_at_random);

@@ -41,7 +41,7 @@ const struct sqlite_filling sqlite_from_report[] = {
     {.table = "hot_ops",
      .path = "$.hot_ops",
      .columns = "name, kind, role, calls, self_cpu_ns, total_cpu_ns, blocked_ns, self_gpu_ns, total_gpu_ns, "
-                "alloc_count, alloc_bytes, estimated, source_location"},
+                "alloc_count, alloc_bytes, minor_faults, major_faults, estimated, source_location"},
     {.table = "calls",
      .path = "$.calls",
      .columns = "name, category, waits_for_process, role, calls, bytes, failed, time_ns, estimated"},
