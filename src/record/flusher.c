@@ -131,9 +131,34 @@ static void close_trace(int fd)
     opgap_raw_close(fd);
 }
 
+/* Has the program taken itself where the paths of its start mean something else, as by chroot? */
+static bool has_another_root(void)
+{
+  uint64_t root = opgap_state->arena->root_folder;
+  return root != 0 && root != opgap_root_folder();
+}
+
+/* The file is there, but the program has given up its rights or its root: what it records stays in the ring, for a
+ * program outside. */
+static bool is_out_of_reach(long error)
+{
+  static bool said;
+  bool moved = has_another_root();
+  if (opgap_state->arena->ring_file[0] == 0 || !(moved || error == -EACCES || error == -EPERM || error == -EROFS))
+    return false;
+  opgap_state->out_of_reach = true;
+  opgap_notice(&said,
+               "cannot write to %s any more (%s): the rest stays in the ring, and opgap record or the next command of "
+               "opgap adds it",
+               opgap_config.folder, moved ? "another root folder" : opgap_error_words(error));
+  return true;
+}
+
 static void cannot_open(long error)
 {
   const char *folder = opgap_config.folder;
+  if (is_out_of_reach(error))
+    return;
   if (error != -ENOENT)
     give_up(opgap_error_words(error), error);
   else if (opgap_raw6(SYS_faccessat, AT_FDCWD, (long)folder, F_OK, 0, 0, 0) == 0)
@@ -243,7 +268,7 @@ static uint64_t own_cpu_ns(void)
 
 long opgap_drain_now(enum opgap_drain_mode mode)
 {
-  if (opgap_state->write_failed)
+  if (opgap_state->write_failed || (opgap_state->out_of_reach && mode != OPGAP_DRAIN_ALL))
     return -1;
   uint64_t before = own_cpu_ns();
   if (opgap_gpu_drain)
@@ -533,8 +558,9 @@ static void *flusher_main(void *unused)
     flush_round(cell, &next_sample);
     uint32_t sleeps = idle <= IDLE_PERIODS ? OPGAP_FLUSHER_DOZES : OPGAP_FLUSHER_ASLEEP;
     atomic_store(&arena->flusher_sleeps, sleeps); /* F */
-    bool more = !opgap_state->write_failed && (atomic_load(&opgap_state->filled) >= enough(arena, sleeps) ||
-                                               switches_waiting() || opgap_modules_wanted());
+    bool more =
+        !opgap_state->write_failed && !opgap_state->out_of_reach &&
+        (atomic_load(&opgap_state->filled) >= enough(arena, sleeps) || switches_waiting() || opgap_modules_wanted());
     if ((more || atomic_load(&opgap_state->flusher) != OPGAP_FLUSHER_RUNS) &&
         atomic_exchange(&arena->flusher_sleeps, 0))
       continue;

@@ -1119,18 +1119,23 @@ static void say_last_words(const char *how, int status)
 static void drain_for_good(const char *how, int status, enum opgap_arena_end end)
 {
   struct opgap_state *state = opgap_state;
+  state->out_of_reach = false; /* the program may have its rights again */
   if (!state->write_failed)
     opgap_drain_now(OPGAP_DRAIN_ALL);
   if (state->write_failed)
     count_unwritten(state);
-  say_last_words(how, status);
+  if (!state->out_of_reach)
+    say_last_words(how, status);
   state->arena->exit_status = status;
   atomic_store(&state->arena->end, end);
 }
 
-/* The end has been said.  Children that are still guests need the ring's name; the last of them removes it. */
+/* The end has been said, unless the file is out of reach.  Children that are still guests need the ring's name; the
+ * last of them removes it. */
 static void remove_ring(struct opgap_arena *arena)
 {
+  if (opgap_state->out_of_reach)
+    return;
   atomic_thread_fence(memory_order_seq_cst); /* M */
   if (arena->ring_file[0] && !opgap_arena_has_guest(arena, NULL))
     opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)arena->ring_file, 0);
