@@ -139,6 +139,8 @@ static inline void opgap_hook_end(struct opgap_thread *thread, unsigned event, u
 /* The program confines itself (seccomp): its filter may kill it for a system call that it does not make itself, so the
  * kernel is asked for no more names. */
 extern bool opgap_sandboxed OPGAP_HIDDEN;
+/* Seccomp's strict mode: read, write, exit and no other system call. */
+extern bool opgap_strict OPGAP_HIDDEN;
 /* seccomp(2), seen. */
 long opgap_seccomp(long operation, long flags, long argument) OPGAP_HIDDEN;
 /* Name id of a descriptor: the path as opened, else what /proc/self/fd says ("pipe:[n]", "socket:[n]", ...).

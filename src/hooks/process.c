@@ -86,7 +86,33 @@ FORK_HOOK(_Fork)
 #define IS_FORK(number) false
 #endif
 
-/* The system calls of syscall(2) that stubs.S sends here: forks whose child returns as its parent does, and seccomp. */
+static void end_session(int status);
+
+/* This thread is the only one: a folder has a link from each folder in it, and two more.  One that has been joined is
+ * there for a moment longer. */
+static bool is_alone(void)
+{
+  struct stat status;
+  for (int i = 0; i < 1000; i++) {
+    if (opgap_raw6(SYS_newfstatat, AT_FDCWD, (long)"/proc/self/task", (long)&status, 0, 0, 0) != 0)
+      return false;
+    if (status.st_nlink == 3)
+      return true;
+    opgap_raw3(SYS_sched_yield, 0, 0, 0);
+  }
+  return false;
+}
+
+/* The thread ends without libc's knowledge.  The last one ends the process, so the tracer's own must be gone by then.
+ */
+static void thread_leaves(int status)
+{
+  if (!opgap_strict && opgap_thread_dying() && opgap_raw_gettid() == opgap_session_pid() && is_alone())
+    end_session(status);
+}
+
+/* The system calls of syscall(2) that stubs.S sends here: forks whose child returns as its parent does, seccomp, and
+ * the end of a thread. */
 long opgap_syscall_seen(long number, long a, long b, long c, long d, long e, long f) OPGAP_HIDDEN;
 long opgap_syscall_seen(long number, long a, long b, long c, long d, long e, long f)
 {
@@ -94,6 +120,8 @@ long opgap_syscall_seen(long number, long a, long b, long c, long d, long e, lon
     return OPGAP_MISSING(long);
   if (number == SYS_seccomp)
     return opgap_seccomp(a, b, c);
+  if (number == SYS_exit)
+    thread_leaves((int)a);
   if (number != SYS_clone && !IS_FORK(number))
     return opgap_real.syscall(number, a, b, c, d, e, f);
   struct opgap_fork fork;

@@ -92,6 +92,8 @@ syscall:
   je opgap_syscall_seen
   cmpq $__NR_seccomp, %rdi
   je opgap_syscall_seen
+  cmpq $__NR_exit, %rdi
+  je opgap_syscall_seen
   cmpq $__NR_clone, %rdi
   jne 1f
   testl $0x100, %esi
@@ -142,6 +144,8 @@ dlsym:
 syscall:
   .cfi_startproc
   cmp x0, #__NR_seccomp
+  b.eq 2f
+  cmp x0, #__NR_exit
   b.eq 2f
   cmp x0, #__NR_clone
   b.ne 1f

@@ -227,15 +227,32 @@ OPGAP_EXPORT int pthread_setname_np(pthread_t thread, const char *name)
   return result;
 }
 
-/* The thread is about to lose the time stamp counter (seccomp's strict mode takes it, too): nothing can be recorded. */
-static uint32_t stop_recording(void)
+bool opgap_strict;
+
+/* The thread is about to lose the time stamp counter, in seccomp's strict mode nearly all system calls with it: nothing
+ * can be recorded, and the flusher could not be ended later. */
+static uint32_t stop_recording(bool strict)
 {
   static bool said;
   if (opgap_in_vfork) /* the child's counter, the parent's memory */
     return 0;
   if (opgap_active)
     opgap_notice(&said, "the program gives up its time stamp counter: tracing of it ends here");
-  return opgap_active_halt();
+  uint32_t active = opgap_active_halt();
+  if (strict)
+    opgap_flusher_stop();
+  opgap_strict |= strict;
+  return active;
+}
+
+/* It was refused. */
+static void resume_recording(uint32_t active)
+{
+  if (opgap_strict && opgap_threads)
+    opgap_session_threads();
+  opgap_strict = false;
+  if (active)
+    opgap_active_resume();
 }
 
 /* The program gives itself a filter, which may kill it for what the tracer asks of the kernel. */
@@ -244,12 +261,12 @@ long opgap_seccomp(long operation, long flags, long argument)
   const bool filter = operation == SECCOMP_SET_MODE_FILTER, strict = operation == SECCOMP_SET_MODE_STRICT;
   bool confined = filter && !opgap_in_vfork && opgap_session_confine(flags & SECCOMP_FILTER_FLAG_TSYNC);
   opgap_sandboxed |= filter || strict;
-  uint32_t active = strict ? stop_recording() : 0;
+  uint32_t active = strict ? stop_recording(true) : 0;
   long result = opgap_real.syscall(SYS_seccomp, operation, flags, argument);
   if (result != 0 && confined)
     opgap_session_unconfine();
-  if (result != 0 && active)
-    opgap_active_resume();
+  if (result != 0 && strict && !opgap_in_vfork)
+    resume_recording(active);
   return result;
 }
 
@@ -270,12 +287,12 @@ OPGAP_EXPORT int prctl(int option, ...)
   bool stops = (option == PR_SET_SECCOMP && a == SECCOMP_MODE_STRICT) || (option == PR_SET_TSC && a == PR_TSC_SIGSEGV);
   bool confined =
       option == PR_SET_SECCOMP && a == SECCOMP_MODE_FILTER && !opgap_in_vfork && opgap_session_confine(false);
-  uint32_t active = stops ? stop_recording() : 0;
+  uint32_t active = stops ? stop_recording(option == PR_SET_SECCOMP) : 0;
   int result = opgap_real.prctl(option, a, b, c, d);
   if (confined && result != 0)
     opgap_session_unconfine();
-  if (active && result != 0)
-    opgap_active_resume();
+  if (stops && result != 0 && !opgap_in_vfork)
+    resume_recording(active);
   else if (stops && option == PR_SET_TSC && result == 0 && !opgap_in_vfork)
     opgap_session_counter_gone();
   if (option == PR_SET_NAME && result == 0 && opgap_active && opgap_self())

@@ -134,8 +134,6 @@ bool opgap_drain_enter(uint64_t patience_ns);
 void opgap_drain_leave(void);
 /* Drains by the calling thread, which holds the lock. */
 long opgap_drain_now(enum opgap_drain_mode mode);
-/* Ends the flusher and waits for it: the program's last thread is about to end, and libc must find it the last. */
-void opgap_flusher_stop(void);
 /* A producer has filled a segment, as long as so many short ones, or found no other (0): wakes the flusher, or drains
  * itself when there is none, if enough is waiting. */
 void opgap_segment_filled(struct opgap_thread *thread, uint32_t shorts);

@@ -32,8 +32,12 @@ void opgap_session_threads(void);
 /* Something outside the rings waits for the consumer (a full GPU buffer): wakes the flusher if it sleeps.  Any thread;
  * one futex call at most. */
 void opgap_session_wake(void);
-/* The calling thread's end is near (key destructor): its slot is given back once the kernel thread is gone. */
-void opgap_thread_dying(void);
+/* Ends the flusher, if it runs, and waits for it: the program's last thread is about to end, and libc must find it the
+ * last; or it is about to lose the system calls that this takes. */
+void opgap_flusher_stop(void);
+/* The calling thread's end is near (key destructor): its slot is given back once the kernel thread is gone.  True: it
+ * was the last one that is recorded; the flusher has ended. */
+bool opgap_thread_dying(void);
 /* A child must not record (vfork), and back.  That of a fork needs no word: its wiped cell does the work. */
 void opgap_vfork_enter(void);
 void opgap_vfork_leave(void);

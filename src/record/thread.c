@@ -200,20 +200,22 @@ struct opgap_thread *opgap_self_counting_slow(void)
   return opgap_self_slow();
 }
 
-void opgap_thread_dying(void)
+bool opgap_thread_dying(void)
 {
   struct opgap_cell *cell = opgap_cell;
   if (cell->thread == NULL)
-    return;
+    return false;
   uint32_t live = OPGAP_SLOT_LIVE;
   if (!atomic_compare_exchange_strong_explicit(&cell->thread->state, &live, OPGAP_SLOT_DYING, memory_order_release,
                                                memory_order_relaxed)) /* D */
-    return;
-  if (atomic_fetch_sub(&opgap_state->live, 1) == 1)
+    return false;
+  if (atomic_fetch_sub(&opgap_state->live, 1) == 1) {
     opgap_flusher_stop();
-  else if (atomic_fetch_add_explicit(&opgap_state->arena->dying, 1, memory_order_relaxed) % DYING_BATCH ==
-           DYING_BATCH - 1)
+    return true;
+  }
+  if (atomic_fetch_add_explicit(&opgap_state->arena->dying, 1, memory_order_relaxed) % DYING_BATCH == DYING_BATCH - 1)
     opgap_session_wake(); /* the others of the batch are gone by now: their slots can be used again */
+  return false;
 }
 
 void opgap_vfork_enter(void)

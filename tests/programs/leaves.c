@@ -1,0 +1,40 @@
+/* The last thread of a program that has had another leaves without libc's knowledge: by a system call; before a thread
+ * that is left; or in seccomp's strict mode, which allows no other end. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <linux/seccomp.h>
+
+static void *reads(void *nothing)
+{
+  char byte;
+  FILE *file = fopen("/dev/zero", "r");
+  if (file != NULL && fread(&byte, 1, 1, file) == 1)
+    fclose(file);
+  return nothing;
+}
+
+static void *reads_later(void *nothing)
+{
+  usleep(200000);
+  return reads(nothing);
+}
+
+int main(int count, char **arguments)
+{
+  const char *how = count > 1 ? arguments[1] : "";
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, reads, NULL) != 0 || pthread_join(thread, NULL) != 0)
+    return 1;
+  if (strcmp(how, "before") == 0 &&
+      (pthread_create(&thread, NULL, reads_later, NULL) != 0 || pthread_detach(thread) != 0))
+    return 2;
+  if (strcmp(how, "strict") == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0) != 0)
+    return 3;
+  syscall(SYS_exit, 21);
+  return 4;
+}
