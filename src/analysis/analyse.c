@@ -489,6 +489,23 @@ static void open_process(struct analysis *a, unsigned index)
   steps_open(a, index);
 }
 
+/* Threads [from, to), those of p.  A thread called as its main thread is has no name to show. */
+static void find_namesakes(struct analysis *a, const struct process *p, unsigned from, unsigned to)
+{
+  struct opgap_map first = {0}; /* (name, 0) -> thread + 1 */
+  for (unsigned i = from; i < to; i++) {
+    struct thread *t = &a->threads[i];
+    bool same = p->main_thread != UINT32_MAX && a->threads[p->main_thread].name == t->name;
+    if (t->main)
+      continue;
+    uint32_t *place = opgap_map_put(&first, same ? analysis_string(a, "") : t->name, 0);
+    if (*place == 0)
+      *place = i + 1;
+    t->namesake = *place - 1;
+  }
+  opgap_map_free(&first);
+}
+
 static void open_threads(struct analysis *a)
 {
   for (unsigned i = 0; i < a->process_count; i++)
@@ -516,6 +533,7 @@ static void open_threads(struct analysis *a)
       if (t->main && p->info->forked)
         threads_begin(a, t, p->info->start_ns);
     }
+    find_namesakes(a, p, next - p->info->stream_count, next);
   }
 }
 

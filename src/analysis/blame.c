@@ -89,7 +89,7 @@ static void add(struct walk *w, const struct thread *t, enum opgap_cause cause, 
   uint32_t thread = (uint32_t)(t - w->a->threads);
   struct cause_key key = {.cause = (uint8_t)cause, .doing = (uint8_t)doing, .name = name};
   key.process = t->process == w->own_process ? UINT32_MAX : t->process;
-  key.thread = t->main || thread == w->own_thread ? 0 : thread + 1;
+  key.thread = t->main || thread == w->own_thread ? 0 : t->namesake + 1;
   add_piece(w->causes, key, example, ns);
 }
 

@@ -189,12 +189,13 @@ static void add_sum(struct gap_table *table, const struct cause_row *row, int si
   }
   struct cause_row *sum = &table->rows.at[*index - 1];
   sum->ns += (uint64_t)sign * row->ns;
-  if (sign > 0) {
-    sum->count += sum->last_gap != table->gaps_added;
-    sum->last_gap = table->gaps_added;
-  } else {
+  if (sum->last_change == table->changes)
+    return;
+  sum->last_change = table->changes;
+  if (sign > 0)
+    sum->count++;
+  else
     sum->count -= sum->count > 0;
-  }
 }
 
 static uint64_t length(const struct gap *gap)
@@ -229,12 +230,6 @@ static void sift_up(struct gap *heap, size_t i)
   }
 }
 
-static int largest_first(const void *left, const void *right)
-{
-  const struct cause_row *l = left, *r = right;
-  return l->ns < r->ns ? 1 : l->ns > r->ns ? -1 : 0;
-}
-
 static void keep_longest(struct analysis *a, struct gap_table *table, struct gap *gap, const struct causes *causes)
 {
   size_t limit = a->options.gaps_listed;
@@ -243,7 +238,6 @@ static void keep_longest(struct analysis *a, struct gap_table *table, struct gap
   gap->cause_count = causes->count;
   gap->causes = opgap_xcalloc(causes->count, sizeof *gap->causes);
   memcpy(gap->causes, causes->at, causes->count * sizeof *gap->causes);
-  qsort(gap->causes, gap->cause_count, sizeof *gap->causes, largest_first);
   if (table->longest.count < limit) {
     *VEC_PUSH(&table->longest) = *gap;
     sift_up(table->longest.at, table->longest.count - 1);
@@ -257,7 +251,7 @@ static void keep_longest(struct analysis *a, struct gap_table *table, struct gap
 void gaps_table_add(struct analysis *a, struct gap_table *table, struct gap *gap, const struct causes *causes)
 {
   table->count++;
-  table->gaps_added++;
+  table->changes++;
   table->ns += length(gap);
   for (unsigned i = 0; i < causes->count; i++)
     add_sum(table, &causes->at[i], 1);
@@ -298,6 +292,7 @@ static void take_back(const struct analysis *a, struct gap_table *table, const s
 {
   const struct gap *gap = &settled->gap;
   table->count--;
+  table->changes++;
   table->ns -= gap->end - gap->start;
   for (unsigned i = 0; i < settled->causes.count; i++)
     add_sum(table, &settled->causes.at[i], -1);
@@ -514,14 +509,33 @@ static void list_table(struct analysis *a, struct cause_list *list, const struct
   }
 }
 
-static struct opgap_sum_cause *gap_causes(struct analysis *a, const struct gap *gap)
+/* Of one gap; `count` is that of the cause in all, while they are sorted. */
+static int order_gap_causes(const void *left, const void *right)
 {
-  struct opgap_sum_cause *causes = opgap_pool_alloc(a->pool, gap->cause_count * sizeof *causes);
-  for (unsigned i = 0; i < gap->cause_count; i++)
-    causes[i] = (struct opgap_sum_cause){.cause = (enum opgap_cause)gap->causes[i].key.cause,
-                                         .detail = blame_text(a, &gap->causes[i], gap->process),
-                                         .ns = gap->causes[i].ns,
-                                         .count = 1};
+  const struct opgap_sum_cause *l = left, *r = right;
+  if (l->count != r->count)
+    return l->count < r->count ? 1 : -1;
+  return l->cause != r->cause ? (int)l->cause - (int)r->cause : order_causes(left, right);
+}
+
+/* The cause with the most time first, and of each its largest part.  Parts that read the same are one: two processes
+ * may be called alike. */
+static struct opgap_sum_cause *gap_causes(struct analysis *a, const struct gap *gap, size_t *count)
+{
+  struct cause_list list = {0};
+  uint64_t sums[OPGAP_CAUSE_COUNT] = {0};
+  opgap_strings_init(&list.texts, a->pool);
+  for (unsigned i = 0; i < gap->cause_count; i++) {
+    const struct cause_row *row = &gap->causes[i];
+    list_add(&list, (enum opgap_cause)row->key.cause, blame_text(a, row, gap->process), row->ns, 0);
+    sums[row->key.cause] += row->ns;
+  }
+  struct opgap_sum_cause *causes = list_take(a, &list, count);
+  for (size_t i = 0; i < *count; i++)
+    causes[i].count = sums[causes[i].cause];
+  order_rows(causes, *count, sizeof *causes, order_gap_causes);
+  for (size_t i = 0; i < *count; i++)
+    causes[i].count = 1;
   return causes;
 }
 
@@ -563,9 +577,8 @@ static void list_thread_gap(struct analysis *a, const struct gap *gap, struct op
                                        .start_ns = gap->start - a->start_ns,
                                        .duration_ns = length(gap),
                                        .call = analysis_text(a, gap->call),
-                                       .op = analysis_text(a, gap->op),
-                                       .cause_count = gap->cause_count,
-                                       .causes = gap_causes(a, gap)};
+                                       .op = analysis_text(a, gap->op)};
+  row->causes = gap_causes(a, gap, &row->cause_count);
 }
 
 static void finish_gpu(struct analysis *a)
@@ -585,16 +598,16 @@ static void finish_gpu(struct analysis *a)
     list_table(a, &list, table, UINT32_MAX);
     for (size_t k = 0; k < table->longest.count; k++) {
       const struct gap *gap = &table->longest.at[k];
-      gaps->gpus[gaps->gpu_listed++] = (struct opgap_sum_gpu_gap){.device = id,
-                                                                  .pid = a->processes[gap->process].info->pid,
-                                                                  .start_ns = gap->start - a->start_ns,
-                                                                  .duration_ns = length(gap),
-                                                                  .previous = analysis_text(a, gap->previous),
-                                                                  .next = analysis_text(a, gap->next),
-                                                                  .op_before = analysis_text(a, gap->op_before),
-                                                                  .op_after = analysis_text(a, gap->op),
-                                                                  .cause_count = gap->cause_count,
-                                                                  .causes = gap_causes(a, gap)};
+      struct opgap_sum_gpu_gap *row = &gaps->gpus[gaps->gpu_listed++];
+      *row = (struct opgap_sum_gpu_gap){.device = id,
+                                        .pid = a->processes[gap->process].info->pid,
+                                        .start_ns = gap->start - a->start_ns,
+                                        .duration_ns = length(gap),
+                                        .previous = analysis_text(a, gap->previous),
+                                        .next = analysis_text(a, gap->next),
+                                        .op_before = analysis_text(a, gap->op_before),
+                                        .op_after = analysis_text(a, gap->op)};
+      row->causes = gap_causes(a, gap, &row->cause_count);
     }
   }
   order_rows(gaps->gpus, gaps->gpu_listed, sizeof *gaps->gpus, order_gpu_gaps);

@@ -189,7 +189,8 @@ struct thread_waits {
 struct thread {
   unsigned process, stream;
   int32_t tid;
-  uint32_t name; /* gid */
+  uint32_t name;     /* gid */
+  uint32_t namesake; /* not the main thread: the first such one of its process that has the same words in a report */
   bool main, used;
   bool watched;                      /* it is its process's main_thread */
   uint64_t pthread, born_ns, end_ns; /* end_ns: 0 while it lives */
@@ -513,7 +514,7 @@ enum doing {
 struct cause_key {
   uint8_t cause, doing;
   uint32_t process;   /* UINT32_MAX: the gap's own process */
-  uint32_t thread;    /* thread + 1 when it is not the main thread of that process; 0 otherwise */
+  uint32_t thread;    /* namesake + 1 when it is not the main thread of that process; 0 otherwise */
   uint32_t name;      /* gid of an op or a call */
   uint32_t file_lock; /* gid of the file whose lock's holder did it; 0: none */
 };
@@ -528,7 +529,7 @@ struct cause_row {
   uint32_t example, latest; /* gid; 0: none */
   uint32_t examples;        /* how often it was another file than the one before */
   uint64_t ns, count, example_ns, latest_ns;
-  uint64_t last_gap; /* sums: the gap counted last */
+  uint64_t last_change; /* sums: the gap counted last */
 };
 /* Causes of one gap while it is being explained. */
 #define GAP_CAUSES 48u
@@ -569,7 +570,7 @@ struct settled {
 
 /* Sums and longest gaps of one process or device. */
 struct gap_table {
-  uint64_t count, ns, gaps_added;           /* gaps_added: those taken back included */
+  uint64_t count, ns, changes;              /* changes: gaps added and taken back so far */
   uint64_t (*over_time)[OPGAP_CAUSE_COUNT]; /* [OPGAP_OVER_TIME_BUCKETS]; NULL before the first gap */
   VEC(struct cause_row) rows;
   struct opgap_map index;

@@ -477,6 +477,57 @@ START_TEST(test_threads_that_wait_for_a_lock)
 }
 END_TEST
 
+/* Three threads called as the main thread is have a mutex in turn, each asleep for 1.99 of its 2.5 ms, and the last one
+ * sleeps for 4 ms more; another one has a name. */
+START_TEST(test_parts_that_read_the_same_are_one)
+{
+#define WOKEN "woken, not yet running (no free CPU, or its lock still held)"
+  static const struct {
+    enum opgap_cause cause;
+    const char *detail;
+    uint64_t us;
+  } parts[] = {{OPGAP_CAUSE_LOCK, "another thread: nanosleep", 5970},
+               {OPGAP_CAUSE_LOCK, "another thread: own code, no call", 1500},
+               {OPGAP_CAUSE_LOCK, "another thread: " WOKEN, 20},
+               {OPGAP_CAUSE_SLEEP, "thread other: nanosleep", 5990},
+               {OPGAP_CAUSE_PYTHON, "thread other: own code, no call", 510},
+               {OPGAP_CAUSE_RUN_QUEUE, "thread other: " WOKEN, 10}};
+  const char *const names[] = {"python", "python", "python", "other"};
+  unsigned threads[4];
+  for (unsigned i = 0; i < 4; i++)
+    threads[i] = fake_thread(p, 101 + (int)i, names[i]);
+  fake_call(p, threads[0], 0, FAKE_MUTEX_UNLOCK, 500, 500, 0xdef, 0, 0); /* it was there before the first gap */
+  for (uint64_t gap = 0; gap < 2; gap++) {
+    uint64_t at = 1000 + 20000 * gap;
+    for (unsigned i = 0; i < 4; i++) {
+      uint64_t turn = at + 2500 * i;
+      if (i > 0)
+        fake_call(p, threads[i], 0, FAKE_MUTEX_LOCK, at, turn, 0xabc, 0, 0);
+      fake_call(p, threads[i], 0, FAKE_SLEEP, turn + 500, turn + 2490, 0, 0, 0);
+      fake_call(p, threads[i], 0, FAKE_MUTEX_UNLOCK, turn + 2490, turn + 2490, 0xabc, 0, 0);
+    }
+    fake_call(p, threads[3], 0, FAKE_SLEEP, at + 10000, at + 14000, 0, 0, 0);
+    fake_call(p, threads[3], 0, FAKE_SEM_POST, at + 14000, at + 14000, 0x55, 0, 0);
+    fake_call(p, t, 0, FAKE_SEM_WAIT, at, at + 14000, 0x55, 0, 0);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  const struct opgap_sum_cause *rows = s->gaps.thread_by_cause;
+  ck_assert_uint_eq(s->gaps.thread_count, 2);
+  for (size_t i = 0; i < s->gaps.thread_cause_count; i++)
+    ck_assert_uint_eq(rows[i].count, 2);
+  for (size_t gap = 0; gap < 2; gap++) {
+    const struct opgap_sum_cause *causes = s->gaps.threads[gap].causes;
+    ck_assert_uint_eq(s->gaps.threads[gap].cause_count, 6);
+    for (size_t i = 0; i < 6; i++) {
+      ck_assert_int_eq(causes[i].cause, parts[i].cause);
+      ck_assert_str_eq(causes[i].detail, parts[i].detail);
+      ck_assert_uint_eq(causes[i].ns, parts[i].us * US);
+    }
+  }
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* ---- steps ---- */
 
 static void training_steps(unsigned count)
@@ -1879,6 +1930,7 @@ int main(void)
   tcase_add_test(tests, test_largest_cause_of_idle_time);
   tcase_add_test(tests, test_lock_and_holder);
   tcase_add_test(tests, test_threads_that_wait_for_a_lock);
+  tcase_add_test(tests, test_parts_that_read_the_same_are_one);
   tcase_add_test(tests, test_optimizer_steps);
   tcase_add_test(tests, test_costliest_op_is_that_of_the_table);
   tcase_add_test(tests, test_sleep_in_steps_is_no_dispatch);
