@@ -22,6 +22,7 @@
 
 #include "format/reader.h"
 #include "format/recover.h"
+#include "format/trace_format.h"
 #include "record/settings.h"
 
 #define NAME "record"
@@ -431,7 +432,18 @@ static const char *why_unwritable(const char *folder)
   return limit;
 }
 
-static void report_untraced(const struct recording *r, unsigned files)
+/* Whether the program itself has said why it is not traced. */
+static bool has_given_reason(const struct recording *r)
+{
+  char *word;
+  if (asprintf(&word, "%s/" OPGAP_UNTRACED "%ld", r->folder, (long)r->child) < 0)
+    return false;
+  bool given = rmdir(word) == 0;
+  free(word);
+  return given;
+}
+
+static void report_untraced(const struct recording *r, unsigned files, bool reason_given)
 {
   const char *name = opgap_printable(r->program[0]);
   const char *others = files > 0 ? "; other processes were traced" : "";
@@ -442,7 +454,7 @@ static void report_untraced(const struct recording *r, unsigned files)
   else if (why_unwritable(r->folder) != NULL)
     opgap_fail(0, "%s was not traced, nothing could be written to %s: %s%s", name, opgap_printable(r->folder),
                why_unwritable(r->folder), others);
-  else
+  else if (!reason_given)
     opgap_fail(0, "%s was not traced: the tracer was not loaded into it, or could not start (see: opgap doctor)%s",
                name, others);
 }
@@ -485,8 +497,9 @@ static void close_trace(const struct recording *r)
     return;
   }
   unsigned files = count_files(r->folder, r->child, &of_child);
+  bool reason_given = has_given_reason(r);
   if (!of_child && !quiet)
-    report_untraced(r, files);
+    report_untraced(r, files, reason_given);
   if (files == 0 && r->folder_is_ours)
     rmdir(r->folder);
   if (files > 0 && !quiet) {

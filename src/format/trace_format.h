@@ -15,6 +15,7 @@
 #define OPGAP_TRACE_VERSION 2u
 #define OPGAP_CHUNK_MAGIC 0x4843474fu /* "OGCH" */
 
+#define OPGAP_UNTRACED ".untraced-" /* PID behind it: a folder beside the traces, while `opgap record` waits */
 #define OPGAP_SIZE_REACHED "OPGAP_MAX_SIZE is reached" /* value of the pair "stopped" */
 #define OPGAP_OLDER_PART ".older" /* behind a file's name: the part before it, of the same process */
 

@@ -110,7 +110,7 @@ void opgap_notice(bool *said, const char *fmt, ...)
 {
   if (__atomic_exchange_n(said, true, __ATOMIC_RELAXED))
     return;
-  char line[1000];
+  char line[sizeof opgap_config.folder + 300];
   struct opgap_text text = {line, line + sizeof line - 2};
   va_list arguments;
   opgap_text_string(&text, "opgap: ");
@@ -146,7 +146,7 @@ void opgap_notice(bool *said, const char *fmt, ...)
     uint64_t name = opgap_intern(message, (size_t)(text.at - message)); /* in this process's trace */
     opgap_emit(OPGAP_EV_PROBE, 0, opgap_ticks(), 0, &name, 1);
   }
-  opgap_text_string(&text, "\n");
+  *text.at++ = '\n'; /* its place is behind the text's end */
   if (opgap_config.settings.log == OPGAP_LOG_QUIET)
     return;
   int fd = 2;
@@ -557,6 +557,8 @@ static long create_trace_file(struct opgap_arena *arena)
       opgap_text_number(&text, image, 10);
     }
     opgap_text_string(&text, ".opgt");
+    if (text.at == text.end)
+      return -ENAMETOOLONG;
     fd = opgap_raw_open(arena->trace_file, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0) {
       opgap_state->first_fd = (int)fd + 1;
@@ -690,6 +692,20 @@ static void say_untraced(long error, bool joined)
                  opgap_error_words(error), (int)-error);
 }
 
+/* Spares `opgap record` the guess why its program is not in the trace: the process has said why.  A folder, since it
+ * takes neither a descriptor nor room in a file. */
+static void leave_word(void)
+{
+  char path[sizeof opgap_config.folder + 32];
+  struct opgap_text text = {path, path + sizeof path - 1};
+  if (!opgap_config.first || opgap_config.made_folder)
+    return;
+  opgap_text_string(&text, opgap_config.folder);
+  opgap_text_string(&text, "/" OPGAP_UNTRACED);
+  opgap_text_number(&text, (uint64_t)opgap_raw_getpid(), 10);
+  opgap_raw3(SYS_mkdirat, AT_FDCWD, (long)path, 0700);
+}
+
 static void find_host(void)
 {
   struct utsname name;
@@ -769,6 +785,7 @@ bool opgap_session_begin(void)
   if (state == NULL) {
     opgap_active_halt();
     say_untraced(-ENOMEM, false);
+    leave_word();
     return false;
   }
   bool forked = opgap_raw_getpid() != opgap_config.loader_pid;
@@ -796,6 +813,7 @@ bool opgap_session_begin(void)
     atomic_store(&state->phase, OPGAP_PHASE_FAILED);
     if (!state->write_failed)
       say_untraced(error, forked || !opgap_config.first);
+    leave_word();
     opgap_guest_leave();
     return false;
   }
