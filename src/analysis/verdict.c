@@ -516,6 +516,20 @@ static const struct opgap_sum_bottleneck *paging(const struct opgap_sum_verdict 
                                                                                                               : NULL;
 }
 
+/* What data loading is more than the class DataLoader, where its share reads as another one. */
+static const char *loading_includes(const struct analysis *a, uint64_t files, double loading, double fetches)
+{
+  bool making = a->loader_making_ns > 0;
+  char all[32], alone[32];
+  snprintf(all, sizeof all, "%.1f", 100 * loading);
+  snprintf(alone, sizeof alone, "%.1f", 100 * fetches);
+  return strcmp(all, alone) == 0 ? ""
+         : files > 0 && making   ? ", file I/O and the start of workers included"
+         : files > 0             ? ", file I/O included"
+         : making                ? ", the start of workers included"
+                                 : "";
+}
+
 static void judge_cpu(struct draft *d, uint64_t total)
 {
   const struct opgap_summary *s = d->a->summary;
@@ -578,8 +592,10 @@ static void judge_cpu(struct draft *d, uint64_t total)
   remedies_besides(d);
   evidence_top_op(d, OPGAP_OP_TORCH);
   if (loading >= 0.05 && loading < 0.2)
-    evidence(d, opgap_pool_printf(d->a->pool, "Data loading is the next thing to look at: %.1f %% of step time.",
-                                  100 * loading));
+    evidence(d,
+             opgap_pool_printf(
+                 d->a->pool, "Data loading is the next thing to look at: %.1f %% of step time%s.", 100 * loading,
+                 loading_includes(d->a, files, loading, share(s->breakdown.class_ns[OPGAP_CLASS_DATALOADER], total))));
 }
 
 /* What the host did instead of launching work, that is no work of its own. */

@@ -688,10 +688,11 @@ static void breakdown_row(struct table *table, const char *name, uint64_t ns, si
   table_bar(table, ns, total);
 }
 
-/* Below a tenth of a per cent a part of "other" is no row of its own. */
+/* A part of "other" that would read 0.00 % is no row.  Its time is in no other row: own code is what the verdict and
+ * the JSON say, too. */
 static bool shown_part(uint64_t ns, uint64_t total)
 {
-  return ns > 0 && ns >= total / 1000;
+  return ns > 0 && ns >= total / 20000;
 }
 
 size_t section_breakdown(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o)
@@ -713,11 +714,11 @@ size_t section_breakdown(struct table *table, const struct opgap_summary *s, con
     breakdown_row(table, "GPU collectives", collectives, b->steps, total);
   }
   for (int c = 0; c < OPGAP_CAUSE_COUNT; c++) {
+    rest -= b->other_wait_ns[c];
     if (!shown_part(b->other_wait_ns[c], total))
       continue;
     snprintf(name, sizeof name, "Other: waiting, %s", opgap_cause_name((enum opgap_cause)c));
     breakdown_row(table, name, b->other_wait_ns[c], b->steps, total);
-    rest -= b->other_wait_ns[c];
   }
   const char *python = b->class_ns[OPGAP_CLASS_CPU_EXEC] > 0 ? " (Python)" : "";
   snprintf(name, sizeof name, "Other%s%s", rest == b->class_ns[OPGAP_CLASS_OTHER] && *python ? "" : ": own code",

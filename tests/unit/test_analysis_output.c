@@ -844,6 +844,46 @@ START_TEST(test_steps_outside_of_the_schedule)
 }
 END_TEST
 
+static const char *only_line(const char *text, const char *begins, char *line, size_t size)
+{
+  const char *at = strstr(text, begins);
+  ck_assert_ptr_nonnull(at);
+  ck_assert_ptr_null(strstr(at + 1, begins));
+  snprintf(line, size, "%.*s", (int)strcspn(at, "\n"), at);
+  return line;
+}
+
+/* Steps of 100 ms: 60 in an op, 8.54 in __next__, 0.06 in a read, 0.003 asleep; the rest is own code.  What is too
+ * small for a row, or for the sentence, is in no other part. */
+START_TEST(test_parts_of_a_step_are_the_same_everywhere)
+{
+  unsigned p = fake_process(100, 1, "python");
+  unsigned t = fake_thread(p, 100, "python");
+  for (uint64_t i = 0; i < 11; i++) {
+    uint64_t at = 100000 * i;
+    fake_op(p, t, 0, at, at + 60000, "aten::add", 0, 0);
+    fake_user_op(p, t, 0, at + 60000, at + 68540, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+    fake_file_call(p, t, 0, FAKE_READ, at + 70000, at + 70060, "/data/x", 10);
+    fake_call(p, t, 0, FAKE_SLEEP, at + 80000, at + 80003, 0, 0, 0);
+    fake_step(p, t, at + 100000);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->breakdown.steps, 10);
+  char *text = print_with(opgap_output_text, s, 0), line[256];
+  ck_assert_str_eq(only_line(text, "  Other: waiting", line, sizeof line),
+                   "  Other: waiting, file I/O  60.000us   0.06%  ");
+  ck_assert_str_eq(only_line(text, "  Other: own code", line, sizeof line),
+                   "  Other: own code (Python)  31.397ms  31.40%  #############");
+  ck_assert_str_eq(s->verdict.evidence[0],
+                   "Of the time of 10 steps: 8.5 % DataLoader, 60.0 % framework ops; outside of these 0.1 % file I/O, "
+                   "31.4 % other (Python).");
+  ck_assert_str_eq(s->verdict.evidence[s->verdict.evidence_count - 1],
+                   "Data loading is the next thing to look at: 8.6 % of step time, file I/O included.");
+  free(text);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* Steps of 10 ms: 7 ms of sleep, 2 ms of an op; 1 ms of refilled caches goes with each sleep. */
 START_TEST(test_bounds_are_printed)
 {
@@ -1032,6 +1072,7 @@ int main(void)
   tcase_add_test(tests, test_why_no_allocation_was_seen);
   tcase_add_test(tests, test_process_by_part_of_role);
   tcase_add_test(tests, test_steps_outside_of_the_schedule);
+  tcase_add_test(tests, test_parts_of_a_step_are_the_same_everywhere);
   tcase_add_test(tests, test_bounds_are_printed);
   tcase_add_test(tests, test_untraced_beyond_limit);
   tcase_add_test(tests, test_untraced_grouped);
