@@ -588,6 +588,7 @@ static void free_process(struct process *p)
   free(p->names);
   timeline_free_edges(&p->objects);
   VEC_FREE(&p->off);
+  VEC_FREE(&p->opened);
   opgap_map_free(&p->pthreads);
   opgap_map_free(&p->tids);
   live_free(&p->live);

@@ -362,6 +362,7 @@ struct usage {
 struct process {
   const struct opgap_process_info *info;
   VEC(struct interval) off;     /* when it was stopped from outside (windows.c); ascending, the last may have no end */
+  VEC(uint64_t) opened;         /* when windows of its schedule opened, where it goes by its own steps; ascending */
   uint64_t opens_ns, closes_ns; /* it was recorded from here, and until here, by OPGAP_DELAY and OPGAP_DURATION */
   struct hook hooks[OPGAP_MAX_EVENTS];
   struct name_cache *names; /* by name id; grows as names come up */
@@ -682,6 +683,8 @@ static inline const char *analysis_text(const struct analysis *a, uint32_t gid)
 }
 /* Reads when a process was not recorded; before any other record is looked at. */
 void windows_open(struct analysis *a, unsigned process);
+/* When the last of its schedule's windows opened in [start, end]; 0: none did. */
+uint64_t windows_opened(const struct process *p, uint64_t start, uint64_t end);
 bool windows_off_within(const struct process *p, uint64_t start, uint64_t end);
 uint64_t windows_off_between(const struct process *p, uint64_t start, uint64_t end);
 uint64_t windows_off_ns(const struct process *p);

@@ -5,9 +5,9 @@
  * batch was fetched or a backward pass ran in between (several optimizers, one step); rounds.c joins updates with
  * backward passes of their own.
  *
- * With OPGAP_SCHEDULE only windows of `active` steps are recorded.  Where a window follows a gap in the recording, the
- * time from the last mark before the gap to the first one after it is no step; likewise where `opgap stop` and `opgap
- * start` left a part out. */
+ * With OPGAP_SCHEDULE only windows of `active` steps are recorded.  A window opens as a step ends, so its first step
+ * begins there; where that was not recorded (a ring was full), the time from the last mark before the gap to the first
+ * one after it is no step; likewise where `opgap stop` and `opgap start` left a part out. */
 #include "analysis/internal.h"
 
 #include <stdio.h>
@@ -49,16 +49,27 @@ static bool spans_gap(const struct process *p, enum step_source source, uint64_t
   return mark % p->window_steps == 0 && (mark > 0 || source == STEPS_API);
 }
 
+/* Does a schedule count steps by these marks?  Then each of them ends where one ended for the tracer. */
+static bool counted_by_schedule(enum step_source source)
+{
+  return source == STEPS_API || source == STEPS_PROFILER || source == STEPS_OPTIMIZER;
+}
+
 static void push(struct analysis *a, unsigned process, enum step_source source, uint64_t start, uint64_t end)
 {
   struct process *p = &a->processes[process];
   struct step_list *list = &p->steps[source];
   bool gap = spans_gap(p, source, list->marks);
+  uint64_t opened = counted_by_schedule(source) ? windows_opened(p, list->marks > 0 ? list->last_end : 0, end) : 0;
   if (list->marks++ == 0)
     list->first_start = start;
   else
     start = list->last_end;
   list->last_end = end;
+  if (opened > 0) {
+    start = opened;
+    gap = false;
+  }
   if (gap || windows_off_within(p, start, end))
     return;
   *VEC_PUSH(&list->start) = start;
@@ -85,6 +96,8 @@ static void optimizer_ended(struct analysis *a, struct thread *t, uint32_t name,
   struct process *p = &a->processes[t->process];
   struct step_list *list = &p->steps[STEPS_OPTIMIZER];
   if (list->marks > 0 && p->last_split_ns < list->last_end) {
+    if (windows_opened(p, list->last_end, r->end_ns) > 0)
+      return; /* a further optimizer of the step before the window */
     extend(list, r->end_ns);
     return;
   }

@@ -78,11 +78,14 @@ static uint64_t program_start(const struct analysis *a, const struct opgap_proce
   return info->start_ns;
 }
 
-/* Who goes by its own steps has switches in its own trace, and its steps tell what was recorded; those that it forked
- * have its windows. */
+/* Who goes by its own steps has switches in its own trace, and its steps tell what was recorded, from where a window
+ * opened; those that it forked have its windows. */
 static void follow_schedule(struct analysis *a, struct process *p, unsigned process)
 {
   if (read_switches(a, p, process)) {
+    for (size_t i = 0; i < p->off.count; i++)
+      if (p->off.at[i].end != UINT64_MAX)
+        *VEC_PUSH(&p->opened) = p->off.at[i].end;
     VEC_FREE(&p->off);
     return;
   }
@@ -105,8 +108,21 @@ void windows_open(struct analysis *a, unsigned process)
   p->closes_ns = start && duration ? p->opens_ns + duration : UINT64_MAX;
   if (a->source->info(a->source->context, process, "OPGAP_CONTROL") != NULL)
     read_switches(a, p, process);
-  else if (a->source->info(a->source->context, process, "OPGAP_SCHEDULE") != NULL && info->forked)
+  else if (a->source->info(a->source->context, process, "OPGAP_SCHEDULE") != NULL)
     follow_schedule(a, p, process);
+}
+
+uint64_t windows_opened(const struct process *p, uint64_t start, uint64_t end)
+{
+  size_t low = 0, high = p->opened.count; /* those before `low` are not after `end`, those from `high` on are */
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (p->opened.at[middle] <= end)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low > 0 && p->opened.at[low - 1] >= start ? p->opened.at[low - 1] : 0;
 }
 
 bool windows_off_within(const struct process *p, uint64_t start, uint64_t end)

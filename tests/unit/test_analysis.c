@@ -1267,6 +1267,66 @@ START_TEST(test_schedule_gap_between_marks)
 }
 END_TEST
 
+static void window_edge(unsigned stream, bool on, uint64_t at_us)
+{
+  fake_record(
+      p, stream,
+      (struct opgap_record){.event = OPGAP_EV_RECORDING, .status = on, .start_ns = at_us * US, .end_ns = at_us * US});
+}
+
+/* The trace tells when windows opened: each has as many steps as the schedule says, also where that is one. */
+START_TEST(test_window_begins_a_step)
+{
+  static const char *const schedules[] = {NULL, "active=1,wait=3", "wait=1,warmup=2,active=2"};
+  for (uint64_t active = 1; active <= 2; active++) {
+    setup();
+    unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+    fake_setting(p, "OPGAP_SCHEDULE", schedules[active]);
+    window_edge(stream, false, 100);
+    for (uint64_t window = 0; window < 6; window++) {
+      uint64_t at = 10000 + window * 1000;
+      window_edge(stream, true, at);
+      for (uint64_t i = 1; i <= active; i++)
+        fake_step(p, t, at + 50 * i);
+      window_edge(stream, false, at + 50 * active);
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    ck_assert_uint_eq(s->steps.count, 6 * active);
+    for (size_t i = 0; i < 6 * active; i++) {
+      ck_assert_uint_eq(s->steps.durations_ns[i], 50 * US);
+      ck_assert_uint_eq(s->steps.start_ns[i] - s->steps.start_ns[0], (i / active * 1000 + i % active * 50) * US);
+    }
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
+/* The window opens as the first optimizer's update ends, and the second one's is its first record. */
+START_TEST(test_window_opens_between_optimizers)
+{
+  unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+  fake_setting(p, "OPGAP_SCHEDULE", "wait=5,warmup=1,active=4");
+  window_edge(stream, false, 10);
+  for (uint64_t window = 0; window < 3; window++) {
+    uint64_t at = 1000 + 50000 * window;
+    window_edge(stream, true, at);
+    if (window > 0)
+      fake_user_op(p, t, 0, at + 50, at + 100, "Optimizer.step#SGD.step");
+    for (uint64_t i = 0; i < 4; i++) {
+      fake_op(p, t, 0, at + 1000 * i + 150, at + 1000 * i + 900, "autograd::engine::evaluate_function: AddBackward0", 0,
+              0);
+      fake_user_op(p, t, 0, at + 1000 * i + 950, at + 1000 * i + 1000, "Optimizer.step#Adam.step");
+    }
+    window_edge(stream, false, at + 4000);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->steps.count, 12);
+  for (int i = 0; i < 12; i++)
+    ck_assert_uint_eq(s->steps.durations_ns[i], 1000 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_schedule_without_gap)
 {
   fake_setting(p, "OPGAP_SCHEDULE", "active=2,repeat=9");
@@ -1960,6 +2020,8 @@ int main(void)
   tcase_add_test(tests, test_opgap_step_is_first_choice);
   tcase_add_test(tests, test_schedule_gap_is_no_step);
   tcase_add_test(tests, test_schedule_gap_between_marks);
+  tcase_add_test(tests, test_window_begins_a_step);
+  tcase_add_test(tests, test_window_opens_between_optimizers);
   tcase_add_test(tests, test_schedule_without_gap);
   tcase_add_test(tests, test_limits_of_the_recording_are_said);
   tcase_add_test(tests, test_losses_name_their_cure);
