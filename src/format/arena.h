@@ -207,6 +207,7 @@ struct opgap_arena {
    * none did.  Writer: who holds recovery_lock. */
   struct opgap_anchor death_anchor;
   uint64_t end_sequence; /* chunk_sequence when the end was written: a chunk after it makes it void */
+  char stopped[64];      /* why the process stopped writing before its end; "": it did not */
 };
 #define OPGAP_ARENA_HEADER_BYTES 4096u
 static_assert(sizeof(struct opgap_arena) <= OPGAP_ARENA_HEADER_BYTES, "arena header");

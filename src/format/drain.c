@@ -709,6 +709,8 @@ int opgap_consumer_end(struct opgap_consumer *consumer, const char *how, int exi
                 {"raw_bytes", (int64_t)arena->raw_bytes},
                 {"stored_bytes", (int64_t)arena->stored_bytes}};
   at = opgap_encode_pair(at, end, "ended", how, strlen(how));
+  if (arena->stopped[0])
+    at = opgap_encode_pair(at, end, "stopped", arena->stopped, strnlen(arena->stopped, sizeof arena->stopped));
   for (unsigned i = 0; i < sizeof values / sizeof *values; i++) {
     char digits[24];
     char *p = digits + sizeof digits;
@@ -723,7 +725,8 @@ int opgap_consumer_end(struct opgap_consumer *consumer, const char *how, int exi
   uint64_t now = arena->last_anchor.ns > consumer->last_ns ? arena->last_anchor.ns : consumer->last_ns;
   struct opgap_chunk_header header = {.type = OPGAP_CHUNK_END, .first_ns = now, .last_ns = now};
   int error = write_chunk(consumer, &header, (size_t)(at - consumer->raw));
-  arena->end_sequence = arena->chunk_sequence;
+  if (error == 0)
+    arena->end_sequence = arena->chunk_sequence;
   return error;
 }
 

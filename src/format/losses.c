@@ -7,7 +7,7 @@ static const struct opgap_loss_words words[OPGAP_LOSS_COUNT] = {
     [OPGAP_LOSS_TOO_DEEP] = {"too_deep", "ops inside too many others",
                              "mark fewer ranges inside one another; a larger --buffer does not help"},
     [OPGAP_LOSS_UNWRITTEN] = {"unwritten", "not in the file when it could not be written any more",
-                              "make room on the disk"},
+                              "make room on the disk, or raise the limit of file sizes, ulimit -f"},
     [OPGAP_LOSS_GPU] = {"gpu", "GPU activities that CUPTI had no buffer for",
                         "start fewer kernels at a time, or leave CPUs free for the tracer; --buffer is of the rings "
                         "only"},

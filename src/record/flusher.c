@@ -77,7 +77,9 @@ static void stop_writing(const char *why)
 {
   opgap_active_halt();
   opgap_state->write_failed = true;
-  opgap_state->stopped = why;
+  struct opgap_arena *arena = opgap_state->arena;
+  struct opgap_text text = {arena->stopped, arena->stopped + sizeof arena->stopped - 1};
+  opgap_text_string(&text, why);
 }
 
 /* error: of a system call, 0 for a limit that was set. */

@@ -78,7 +78,6 @@ struct opgap_state {
   bool out_of_reach; /* the program may not, or cannot, open its file any more: the ring stays; asked anew at the end */
   bool discard;      /* the sink counts what could not be written */
   bool last_words;   /* the END chunk may use the room kept for it */
-  const char *stopped; /* why writing stopped */
   char ring_name[256]; /* of the ring file while it has another for exec; else "" */
   struct opgap_guest guest;
 };

@@ -1082,7 +1082,6 @@ static int describe_end(struct opgap_consumer *consumer)
     pair(&pairs, "torch", opgap_torch_version());
   if (opgap_gpu_status)
     pair(&pairs, "gpu", opgap_gpu_status());
-  pair(&pairs, "stopped", opgap_state->stopped);
   struct opgap_stack_counts stacks = opgap_stack_counts();
   if (stacks.lines_skipped > 0)
     pair_number(&pairs, "lines_skipped", (int64_t)stacks.lines_skipped);
@@ -1148,11 +1147,19 @@ static void drain_for_good(const char *how, int status, enum opgap_arena_end end
   atomic_store(&state->arena->end, end);
 }
 
-/* The end has been said, unless the file is out of reach.  Children that are still guests need the ring's name; the
- * last of them removes it. */
+/* Is the file without its end, which another process may be able to write?  If it was removed, none is. */
+static bool end_is_missing(const struct opgap_arena *arena)
+{
+  return opgap_state->out_of_reach ||
+         (arena->end_sequence != arena->chunk_sequence &&
+          opgap_raw6(SYS_faccessat, AT_FDCWD, (long)arena->trace_file, F_OK, 0, 0, 0) == 0);
+}
+
+/* The ring stays where the end could not be said.  Children that are still guests need the ring's name, too; the last
+ * of them removes it. */
 static void remove_ring(struct opgap_arena *arena)
 {
-  if (opgap_state->out_of_reach)
+  if (end_is_missing(arena))
     return;
   atomic_thread_fence(memory_order_seq_cst); /* M */
   if (arena->ring_file[0] && !opgap_arena_has_guest(arena, NULL))
