@@ -73,12 +73,14 @@ struct opgap_state {
   uint32_t part; /* parts begun after the first (keep.h) */
   int part_file; /* descriptor + 1 of a part that is being begun, 0: none */
   bool file_created;
-  int first_fd;      /* + 1: of the trace while its head is written, within one hook; 0: none */
-  bool write_failed; /* writing has stopped for good: what is in the rings stays there until the end */
-  bool out_of_reach; /* the program may not, or cannot, open its file any more: the ring stays; asked anew at the end */
-  bool discard;      /* the sink counts what could not be written */
-  bool last_words;   /* the END chunk may use the room kept for it */
-  char ring_name[256]; /* of the ring file while it has another for exec; else "" */
+  int first_fd; /* + 1: of the trace while its head is written, within one hook; 0: none */
+  /* By who has the drain lock; the flusher looks at them without it, to know whether it may sleep.
+   * write_failed: writing has stopped for good: what is in the rings stays there until the end.
+   * out_of_reach: the program may not, or cannot, open its file any more: the ring stays; asked anew at the end. */
+  _Atomic uint32_t write_failed, out_of_reach; /* bool */
+  bool discard;                                /* the sink counts what could not be written */
+  bool last_words;                             /* the END chunk may use the room kept for it */
+  char ring_name[256];                         /* of the ring file while it has another for exec; else "" */
   struct opgap_guest guest;
 };
 
