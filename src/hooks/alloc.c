@@ -169,7 +169,7 @@ static inline __attribute__((always_inline)) void *note_short_event(struct opgap
 /* The call is to be timed or recorded. */
 static inline bool is_special(const struct opgap_thread *thread, unsigned counter, size_t size)
 {
-  return size >= opgap_alloc_threshold || (thread->counters[counter].calls + 1) % OPGAP_TIME_EVERY == 0;
+  return size >= opgap_alloc_threshold || opgap_sample_is_next(thread, counter);
 }
 
 /* The shape of every allocating hook, from `params` with `args`.  `size`: what is asked for.  The common way counts,

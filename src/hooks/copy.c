@@ -115,7 +115,7 @@ static inline __attribute__((always_inline)) bool is_event(const struct opgap_th
                                                            size_t size)
 {
   return thread != NULL && size < opgap_copy_spans && size >= opgap_copy_threshold &&
-         (thread->counters[counter].calls + 1) % OPGAP_TIME_EVERY != 0;
+         !opgap_sample_is_next(thread, counter);
 }
 
 static __attribute__((noinline)) void *move_event(struct opgap_thread *thread, unsigned id, unsigned counter, void *to,
@@ -141,8 +141,7 @@ static __attribute__((noinline)) void *set_event(struct opgap_thread *thread, vo
 static inline __attribute__((always_inline)) bool is_special(const struct opgap_thread *thread, unsigned counter,
                                                              size_t size)
 {
-  return thread == NULL || size >= opgap_copy_threshold ||
-         (thread->counters[counter].calls + 1) % OPGAP_TIME_EVERY == 0;
+  return thread == NULL || size >= opgap_copy_threshold || opgap_sample_is_next(thread, counter);
 }
 
 static inline __attribute__((always_inline)) void *move(unsigned id, unsigned counter, void *to, const void *from,

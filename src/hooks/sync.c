@@ -86,7 +86,7 @@ static inline bool is_clock(clockid_t clock)
   {                                                                                                                    \
     struct opgap_thread *thread = OPGAP_ENTER_FAST(sync);                                                              \
     if (opgap_unlikely(thread == NULL || opgap_real.tries == NULL || opgap_real.name == NULL || !(valid) ||            \
-                       (thread->counters[OPGAP_COUNTER_##name].calls + 1) % OPGAP_TIME_EVERY == 0))                    \
+                       opgap_sample_is_next(thread, OPGAP_COUNTER_##name)))                                            \
       return name##_slow args;                                                                                         \
     int result = taken; /* counted after it: an atomic operation waits for the stores before it */                     \
     opgap_count_call(thread, OPGAP_COUNTER_##name);                                                                    \
@@ -271,7 +271,7 @@ static inline __attribute__((always_inline)) int hooked_yield(void)
 {
   struct opgap_thread *thread = OPGAP_ENTER_FAST(sync);
   if (opgap_unlikely(thread == NULL || opgap_real.sched_yield == NULL ||
-                     (thread->counters[OPGAP_COUNTER_sched_yield].calls + 1) % OPGAP_TIME_EVERY == 0))
+                     opgap_sample_is_next(thread, OPGAP_COUNTER_sched_yield)))
     return yield_slow();
   opgap_count_call(thread, OPGAP_COUNTER_sched_yield);
   return opgap_real.sched_yield();

@@ -114,6 +114,12 @@ static inline bool opgap_is_sample(const struct opgap_thread *thread, unsigned c
 {
   return thread->counters[counter].calls % OPGAP_TIME_EVERY == 0;
 }
+/* Will the call that is counted next be it? */
+static inline __attribute__((always_inline)) bool opgap_sample_is_next(const struct opgap_thread *thread,
+                                                                       unsigned counter)
+{
+  return (thread->counters[counter].calls + 1) % OPGAP_TIME_EVERY == 0;
+}
 /* A timed call that stands for the others like it.  One that took longer than OPGAP_OUTLIER_TICKS (about 0.1 ms: it was
  * preempted, or met page faults), and one that is recorded anyway, stands for itself alone: it becomes a record. */
 #define OPGAP_OUTLIER_TICKS (UINT64_C(1) << 18)
