@@ -820,18 +820,25 @@ static struct faults faults_of(const struct analysis *a)
                          1e9 * share(last->majors - first->majors, last->at - first->at)};
 }
 
-/* The op with half of the page faults or more, in words; "" where none has. */
+/* The op with half of the page faults of the process with the steps or more, in words; "" where none has. */
 static const char *faulting_op(const struct list *l)
 {
-  const struct opgap_sum_op *most = NULL;
-  uint64_t all = l->s->other_minor_faults;
-  for (size_t i = 0; i < l->s->op_count; i++) {
-    all += l->s->ops[i].minor_faults;
-    if (most == NULL || l->s->ops[i].minor_faults > most->minor_faults)
-      most = &l->s->ops[i];
+  const struct analysis *a = l->a;
+  unsigned process = steps_process(a);
+  const struct op_row *most = NULL;
+  uint64_t all = a->processes[process].other_minor;
+  for (size_t i = 0; i < a->ops.count; i++) {
+    const struct op_row *row = &a->ops.at[i];
+    if (row->process != process)
+      continue;
+    all += row->minor_faults;
+    if (most == NULL || row->minor_faults > most->minor_faults)
+      most = row;
   }
   double part = most != NULL ? share(most->minor_faults, all) : 0;
-  return part < 0.5 ? "" : opgap_pool_printf(l->a->pool, "; ~%.0f %% of the faults in %s", 100 * part, most->name);
+  return part < 0.5
+             ? ""
+             : opgap_pool_printf(a->pool, "; ~%.0f %% of the faults in %s", 100 * part, analysis_text(a, most->name));
 }
 
 /* Page faults: of the main thread's `on_cpu` ns what is the kernel's, where faults are many enough to take it, and its

@@ -2722,9 +2722,18 @@ START_TEST(test_lock_bound_outside_of_samples)
 }
 END_TEST
 
+/* The faults of another process, of which there are more, are not those of this one. */
 START_TEST(test_page_faults)
 {
   unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+  unsigned q = fake_process(200, 100, "python train.py"), other = fake_thread(q, 200, "python");
+  fake_op(q, other, 0, 1000, 2000, "aten::stack", 0, 0);
+  fake_record(q, other,
+              (struct opgap_record){.event = OPGAP_EV_FAULTS,
+                                    .status = OPGAP_EV_OP,
+                                    .start_ns = 2 * MS,
+                                    .end_ns = 2 * MS,
+                                    .field = {1000000, 0}});
   for (uint64_t i = 0; i <= STEPS; i++) {
     uint64_t at = (100 + 100 * i) * MS;
     fake_op(p, t, 0, at / US - 50000, at / US, "aten::copy_", 0, 0);
