@@ -752,10 +752,6 @@ static void add_no_cpu(struct list *l, uint64_t queue, uint64_t throttled, uint6
         least);
 }
 
-/* Time without a CPU, and off the CPU in no hooked call; returns what of it is the main thread's own outside of hooked
- * calls.  Removing it may free what ran in its place as well, so all that the main thread does bounds it: its work in
- * __next__, collectives and CUDA calls, too, and what workers are waited for there, which have no CPU either; and its
- * waits in hooked calls for threads that had none. */
 /* What the main thread's waits for a CPU were that the scheduler counted, and that lie in none of its other time
  * without one: `told`. */
 static uint64_t queue_left(const struct list *l, unsigned main_thread, uint64_t told)
@@ -768,6 +764,10 @@ static uint64_t queue_left(const struct list *l, unsigned main_thread, uint64_t 
   return less(to->queue - from->queue, told);
 }
 
+/* Time without a CPU, and off the CPU in no hooked call; returns what of it is the main thread's own outside of hooked
+ * calls.  Removing it may free what ran in its place as well, so all that the main thread does bounds it: its work in
+ * __next__, collectives and CUDA calls, too, and what workers are waited for there, which have no CPU either; and its
+ * waits in hooked calls for threads that had none. */
 static uint64_t add_off_cpu(struct list *l, uint64_t bound)
 {
   const struct opgap_sum_breakdown *b = &l->s->breakdown;
