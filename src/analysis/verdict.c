@@ -282,26 +282,30 @@ static bool is_among(const char *text, const char *const *texts, size_t count)
   return false;
 }
 
-static const char *const no_cpu_kinds[] = {"run_queue", "oversubscription", "cgroup_limit"};
+/* The largest bottleneck of these kinds; NULL: there is none. */
+static const struct opgap_sum_bottleneck *largest_of(const struct opgap_sum_verdict *v, const char *const *kinds,
+                                                     size_t count)
+{
+  for (size_t i = 0; i < v->bottleneck_count; i++) /* the largest comes first */
+    if (is_among(v->bottlenecks[i].kind, kinds, count))
+      return &v->bottlenecks[i];
+  return NULL;
+}
 
 /* That of the bottleneck, so that remedies_besides does not say it again.  What other causes wait for, the gaps tell.
  */
 static void remedies_wait(struct draft *d, enum opgap_cause cause)
 {
-  for (size_t i = 0; (cause == OPGAP_CAUSE_RUN_QUEUE || cause == OPGAP_CAUSE_THROTTLED) && i < d->v->bottleneck_count;
-       i++)
-    if (is_among(d->v->bottlenecks[i].kind, no_cpu_kinds, sizeof no_cpu_kinds / sizeof *no_cpu_kinds)) {
-      remedy(d, d->v->bottlenecks[i].remedy);
-      return;
-    }
+  static const char *const no_cpu[] = {"run_queue", "oversubscription", "cgroup_limit"};
+  static const char *const unread[] = {"file_metadata"};
+  const struct opgap_sum_bottleneck *told = NULL;
+  if (cause == OPGAP_CAUSE_RUN_QUEUE || cause == OPGAP_CAUSE_THROTTLED)
+    told = largest_of(d->v, no_cpu, sizeof no_cpu / sizeof *no_cpu);
+  else if (cause == OPGAP_CAUSE_FILE_IO)
+    told = largest_of(d->v, unread, sizeof unread / sizeof *unread);
   bool plain = cause == OPGAP_CAUSE_SLEEP || cause == OPGAP_CAUSE_CHILD || cause == OPGAP_CAUSE_LOCK ||
                cause == OPGAP_CAUSE_FILE_IO || cause == OPGAP_CAUSE_GIL;
-  for (size_t i = 0; cause == OPGAP_CAUSE_FILE_IO && i < d->v->bottleneck_count; i++)
-    if (strcmp(d->v->bottlenecks[i].kind, "file_metadata") == 0) {
-      remedy(d, d->v->bottlenecks[i].remedy);
-      return;
-    }
-  remedy(d, bottlenecks_wait_remedy(d->a, plain ? cause : OPGAP_CAUSE_SYNCHRONISATION));
+  remedy(d, told ? told->remedy : bottlenecks_wait_remedy(d->a, plain ? cause : OPGAP_CAUSE_SYNCHRONISATION));
 }
 
 /* How to call the largest part of a whole. */
@@ -459,15 +463,11 @@ static void put_cpu_first(struct draft *d, bool mostly)
 {
   static const char *const kinds[] = {"run_queue", "oversubscription", "cgroup_limit", "blocked_outside",
                                       "team_imbalance"};
-  size_t looked = mostly ? d->v->bottleneck_count : d->v->bottleneck_count > 0;
-  for (size_t i = 0; i < looked; i++) { /* the largest comes first */
-    const struct opgap_sum_bottleneck *b = &d->v->bottlenecks[i];
-    if (!is_among(b->kind, kinds, sizeof kinds / sizeof *kinds))
-      continue;
-    evidence(d, opgap_pool_printf(d->a->pool, "%s.", b->text));
-    remedy(d, b->remedy);
+  const struct opgap_sum_bottleneck *b = largest_of(d->v, kinds, sizeof kinds / sizeof *kinds);
+  if (b == NULL || (!mostly && b != d->v->bottlenecks))
     return;
-  }
+  evidence(d, opgap_pool_printf(d->a->pool, "%s.", b->text));
+  remedy(d, b->remedy);
 }
 
 /* A large bottleneck of another class than the verdict's gets its word, too. */
@@ -488,13 +488,9 @@ static void remedies_besides(struct draft *d)
  * reads; NULL: data. */
 static const char *no_data(const struct opgap_sum_verdict *v)
 {
-  for (size_t i = 0; i < v->bottleneck_count; i++) {
-    if (strcmp(v->bottlenecks[i].kind, "file_write") == 0)
-      return "writing files";
-    if (strcmp(v->bottlenecks[i].kind, "file_metadata") == 0)
-      return "looking up files";
-  }
-  return NULL;
+  static const char *const kinds[] = {"file_write", "file_metadata"};
+  const struct opgap_sum_bottleneck *b = largest_of(v, kinds, sizeof kinds / sizeof *kinds);
+  return b == NULL ? NULL : strcmp(b->kind, "file_write") == 0 ? "writing files" : "looking up files";
 }
 
 /* Of the time in __next__ of a main thread that makes its batches itself, what is not for want of a CPU. */
