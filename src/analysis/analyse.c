@@ -587,6 +587,7 @@ static void free_process(struct process *p)
 {
   free(p->names);
   timeline_free_edges(&p->objects);
+  VEC_FREE(&p->switches.off);
   VEC_FREE(&p->off);
   VEC_FREE(&p->opened);
   opgap_map_free(&p->pthreads);

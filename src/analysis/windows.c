@@ -8,33 +8,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The switches of `process` are those of p.  False: there is none. */
-static bool read_switches(struct analysis *a, struct process *p, unsigned process)
+/* Reads the switches in the trace of a process, once: all that it forked ask for them.  False: there is none. */
+static bool read_switches(struct analysis *a, unsigned process)
 {
+  struct switches *switches = &a->processes[process].switches;
+  if (switches->read)
+    return switches->any;
   const struct opgap_process_info *info = a->source->process(a->source->context, process);
   unsigned stream = 0;
   while (stream < info->stream_count && info->streams[stream].kind != OPGAP_STREAM_PROCESS)
     stream++;
   void *cursor = stream < info->stream_count ? a->source->cursor_open(a->source->context, process, stream) : NULL;
   const struct opgap_record *records;
-  bool any = false;
   bool off = false;
   for (size_t n; cursor != NULL && (n = a->source->cursor_batch(cursor, &records)) > 0;)
     for (size_t i = 0; i < n; i++) {
       if (records[i].event != OPGAP_EV_RECORDING)
         continue;
-      any = true;
+      switches->any = true;
       if ((records[i].status == 0) == off)
         continue;
       off = !off;
       if (off)
-        *VEC_PUSH(&p->off) = (struct interval){records[i].start_ns, UINT64_MAX};
+        *VEC_PUSH(&switches->off) = (struct interval){records[i].start_ns, UINT64_MAX};
       else
-        p->off.at[p->off.count - 1].end = records[i].start_ns;
+        switches->off.at[switches->off.count - 1].end = records[i].start_ns;
     }
   if (cursor != NULL)
     a->source->cursor_close(cursor);
-  return any;
+  switches->read = true;
+  return switches->any;
+}
+
+/* Those of a process's trace, its own or that of who forked it, are when p was off. */
+static void follow_switches(struct process *p, const struct switches *switches)
+{
+  for (size_t i = 0; i < switches->off.count; i++)
+    *VEC_PUSH(&p->off) = switches->off.at[i];
 }
 
 /* A setting in seconds, in ns; 0: not set. */
@@ -82,18 +92,21 @@ static uint64_t program_start(const struct analysis *a, const struct opgap_proce
  * opened; those that it forked have its windows. */
 static void follow_schedule(struct analysis *a, struct process *p, unsigned process)
 {
-  if (read_switches(a, p, process)) {
-    for (size_t i = 0; i < p->off.count; i++)
-      if (p->off.at[i].end != UINT64_MAX)
-        *VEC_PUSH(&p->opened) = p->off.at[i].end;
-    VEC_FREE(&p->off);
+  if (read_switches(a, process)) {
+    for (size_t i = 0; i < p->switches.off.count; i++)
+      if (p->switches.off.at[i].end != UINT64_MAX)
+        *VEC_PUSH(&p->opened) = p->switches.off.at[i].end;
     return;
   }
   const struct opgap_process_info *info = p->info;
   while (info->forked) {
     unsigned parent = parent_of(a, info);
-    if (parent == UINT32_MAX || read_switches(a, p, parent))
+    if (parent == UINT32_MAX)
       return;
+    if (read_switches(a, parent)) {
+      follow_switches(p, &a->processes[parent].switches);
+      return;
+    }
     info = a->source->process(a->source->context, parent);
   }
 }
@@ -106,10 +119,12 @@ void windows_open(struct analysis *a, unsigned process)
   uint64_t start = delay || duration ? program_start(a, info) : 0;
   p->opens_ns = start ? start + delay : 0;
   p->closes_ns = start && duration ? p->opens_ns + duration : UINT64_MAX;
-  if (a->source->info(a->source->context, process, "OPGAP_CONTROL") != NULL)
-    read_switches(a, p, process);
-  else if (a->source->info(a->source->context, process, "OPGAP_SCHEDULE") != NULL)
+  if (a->source->info(a->source->context, process, "OPGAP_CONTROL") != NULL) {
+    read_switches(a, process);
+    follow_switches(p, &p->switches);
+  } else if (a->source->info(a->source->context, process, "OPGAP_SCHEDULE") != NULL) {
     follow_schedule(a, p, process);
+  }
 }
 
 uint64_t windows_opened(const struct process *p, uint64_t start, uint64_t end)
