@@ -1253,6 +1253,14 @@ START_TEST(test_schedule_gap_is_no_step)
 }
 END_TEST
 
+/* All steps take the same time. */
+static void assert_steps(const struct opgap_summary *s, size_t count, uint64_t us)
+{
+  ck_assert_uint_eq(s->steps.count, count);
+  for (size_t i = 0; i < count; i++)
+    ck_assert_uint_eq(s->steps.durations_ns[i], us * US);
+}
+
 /* The start of the first step of the first window was not recorded either, as opgap_step marks ends alone. */
 START_TEST(test_schedule_gap_between_marks)
 {
@@ -1260,9 +1268,7 @@ START_TEST(test_schedule_gap_between_marks)
   for (uint64_t i = 0; i < 6; i++)
     fake_step(p, t, 10000 + i * 50 + i / 2 * 1000);
   struct opgap_summary *s = fake_analyse(NULL);
-  ck_assert_uint_eq(s->steps.count, 3);
-  for (int i = 0; i < 3; i++)
-    ck_assert_uint_eq(s->steps.durations_ns[i], 50 * US);
+  assert_steps(s, 3, 50);
   opgap_summary_free(s);
 }
 END_TEST
@@ -1291,11 +1297,9 @@ START_TEST(test_window_begins_a_step)
       window_edge(stream, false, at + 50 * active);
     }
     struct opgap_summary *s = fake_analyse(NULL);
-    ck_assert_uint_eq(s->steps.count, 6 * active);
-    for (size_t i = 0; i < 6 * active; i++) {
-      ck_assert_uint_eq(s->steps.durations_ns[i], 50 * US);
+    assert_steps(s, 6 * active, 50);
+    for (size_t i = 0; i < 6 * active; i++)
       ck_assert_uint_eq(s->steps.start_ns[i] - s->steps.start_ns[0], (i / active * 1000 + i % active * 50) * US);
-    }
     opgap_summary_free(s);
   }
 }
@@ -1320,9 +1324,7 @@ START_TEST(test_window_opens_between_optimizers)
     window_edge(stream, false, at + 4000);
   }
   struct opgap_summary *s = fake_analyse(NULL);
-  ck_assert_uint_eq(s->steps.count, 12);
-  for (int i = 0; i < 12; i++)
-    ck_assert_uint_eq(s->steps.durations_ns[i], 1000 * US);
+  assert_steps(s, 12, 1000);
   opgap_summary_free(s);
 }
 END_TEST
@@ -1723,9 +1725,7 @@ START_TEST(test_steps_by_bursts_of_backward)
   }
   struct opgap_summary *s = fake_analyse(NULL);
   ck_assert_str_eq(s->steps.source, "backward");
-  ck_assert_uint_eq(s->steps.count, 3);
-  for (int i = 0; i < 3; i++)
-    ck_assert_uint_eq(s->steps.durations_ns[i], 1000 * US);
+  assert_steps(s, 3, 1000);
   opgap_summary_free(s);
 }
 END_TEST

@@ -1815,15 +1815,21 @@ START_TEST(test_oversubscription_with_a_team)
 }
 END_TEST
 
+/* All batches are of one worker, which takes 80 ms for each. */
+static struct opgap_summary *sampled_worker(const struct rates *worker)
+{
+  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 80000, COMPUTES, 0};
+  make_worker(200, &plan);
+  sample_all(1, 200, 120, worker);
+  fetch_all();
+  return fake_analyse(NULL);
+}
+
 /* It waits for a CPU for 90 of 100 ms, so also while it waits for an index; of the 80 ms a batch these are all. */
 START_TEST(test_no_cpu_while_idle)
 {
-  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 80000, COMPUTES, 0};
   struct rates worker = {10, 90, 0};
-  make_worker(200, &plan);
-  sample_all(1, 200, 120, &worker);
-  fetch_all();
-  struct opgap_summary *s = fake_analyse(NULL);
+  struct opgap_summary *s = sampled_worker(&worker);
   ck_assert_uint_gt(s->loader.worker[0].busy_ns, STEPS * 80 * MS); /* its reads of pipes, too: 20 us a batch */
   ck_assert_uint_lt(s->loader.worker[0].busy_ns, STEPS * (80 * MS + 20 * US));
   ck_assert_uint_eq(s->loader.worker[0].queue_ns, s->loader.worker[0].busy_ns);
@@ -1838,12 +1844,8 @@ END_TEST
  * would need less than a second worker and more than one. */
 START_TEST(test_slow_decode_on_a_busy_machine)
 {
-  struct worker_plan plan = {0, 1, STEPS, 100000, 10000, 80000, COMPUTES, 0};
   struct rates worker = {18, 62, 0};
-  make_worker(200, &plan);
-  sample_all(1, 200, 120, &worker);
-  fetch_all();
-  struct opgap_summary *s = fake_analyse(NULL);
+  struct opgap_summary *s = sampled_worker(&worker);
   assert_loader(s, "slow_decode");
   ck_assert_uint_eq(s->loader.worker[0].queue_ns, STEPS * 62 * MS);
   ck_assert_ptr_nonnull(strstr(bottleneck(s, "slow_decode")->text,
