@@ -1,4 +1,5 @@
-/* The encoder in a forked child: its copy was made at any moment of a chunk that another thread had in the making. */
+/* The encoder in a forked child: its copy was made at any moment of a chunk that another thread had in the making.  And
+ * the checksum. */
 #include <check.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -77,20 +78,23 @@ static uint32_t slow_crc(uint32_t crc, const uint8_t *p, size_t size)
   return ~crc;
 }
 
-/* The checksum's table, and what a CPU does that multiplies without carries, which is asked once much has been summed.
- */
+/* The checksum's table, and what a CPU does that multiplies without carries, which is asked once much has been summed:
+ * every length that these divide differently, and every way to split one. */
 START_TEST(checksums)
 {
-  enum { BYTES = 400000 };
+  enum { BYTES = 400000, SHORT = 330 };
   static uint8_t bytes[BYTES];
   uint32_t random = 1;
   for (size_t i = 0; i < BYTES; i++)
     bytes[i] = (uint8_t)((random = random * 1664525 + 1013904223) >> 24);
   ck_assert_uint_eq(opgap_crc32(0, "123456789", 9), 0xcbf43926); /* the check value of CRC-32/ISO-HDLC */
   for (int often = 0; often < 2; often++) {
-    for (size_t size = 0; size < 300; size++)
-      for (size_t at = 0; at < 9; at++)
+    for (size_t size = 0; size <= SHORT; size++)
+      for (size_t at = 0; at < 16; at++)
         EACH_ASSERT_UINT(opgap_crc32((uint32_t)at, bytes + at, size), ==, slow_crc((uint32_t)at, bytes + at, size));
+    for (size_t cut = 0; cut <= SHORT; cut++)
+      EACH_ASSERT_UINT(opgap_crc32(opgap_crc32(0, bytes, cut), bytes + cut, SHORT - cut), ==,
+                       slow_crc(0, bytes, SHORT));
     ck_assert_uint_eq(opgap_crc32(0, bytes, BYTES), slow_crc(0, bytes, BYTES));
     ck_assert_uint_eq(opgap_crc32(opgap_crc32(0, bytes, 1000), bytes + 1000, BYTES - 1000), slow_crc(0, bytes, BYTES));
   }

@@ -2302,44 +2302,6 @@ START_TEST(followed)
 }
 END_TEST
 
-/* ---- checksums ---- */
-
-/* Bit by bit, as the standard defines it. */
-static uint32_t slow_crc32(const uint8_t *bytes, size_t size)
-{
-  uint32_t crc = UINT32_MAX;
-  for (size_t i = 0; i < size; i++) {
-    crc ^= bytes[i];
-    for (int bit = 0; bit < 8; bit++)
-      crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
-  }
-  return ~crc;
-}
-
-START_TEST(crc32_check_values)
-{
-  /* the check value of CRC-32/ISO-HDLC; every length that the fast ways divide differently; every way to split */
-  ck_assert_uint_eq(opgap_crc32(0, "123456789", 9), 0xcbf43926u);
-  ck_assert_uint_eq(opgap_crc32(0, "", 0), 0);
-  uint8_t bytes[330];
-  for (unsigned i = 0; i < sizeof bytes; i++)
-    bytes[i] = (uint8_t)(i * i * 37 + 11);
-  for (unsigned offset = 0; offset < 16; offset++)
-    for (unsigned size = 0; size <= sizeof bytes - offset; size++)
-      ck_assert_uint_eq(opgap_crc32(0, bytes + offset, size), slow_crc32(bytes + offset, size));
-  static uint8_t much[300 * 1024]; /* from here on the CPU is asked for the faster way */
-  uint32_t of_much = slow_crc32(much, sizeof much);
-  for (int i = 0; i < 3; i++)
-    ck_assert_uint_eq(opgap_crc32(0, much, sizeof much), of_much);
-  for (unsigned offset = 0; offset < 16; offset++)
-    for (unsigned size = 0; size <= sizeof bytes - offset; size++)
-      ck_assert_uint_eq(opgap_crc32(0, bytes + offset, size), slow_crc32(bytes + offset, size));
-  uint32_t whole = opgap_crc32(0, bytes, sizeof bytes);
-  for (unsigned cut = 0; cut <= sizeof bytes; cut++)
-    ck_assert_uint_eq(opgap_crc32(opgap_crc32(0, bytes, cut), bytes + cut, sizeof bytes - cut), whole);
-}
-END_TEST
-
 int main(void)
 {
   Suite *suite = suite_create("record");
@@ -2368,7 +2330,6 @@ int main(void)
   tcase_add_test(tests, coroutines_in_a_record_of_a_thread);
   tcase_add_test(tests, short_records);
   tcase_add_test(tests, record_sizes);
-  tcase_add_test(tests, crc32_check_values);
   tcase_add_test(tests, damaged_file);
   tcase_add_test(tests, damaged_files);
   tcase_add_test(tests, damaged_header);
