@@ -1,5 +1,6 @@
 /* Locks on files: who had one, and what a thread that tries again and again waits for. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,6 +137,31 @@ START_TEST(test_one_holder_after_the_other)
 }
 END_TEST
 
+/* A thread that is waited for waits for two of them, one after the other, of one holder: each is told. */
+START_TEST(test_two_locks_in_one_wait)
+{
+  static const char *const files[] = {"/c/a.lock", "/c/b.lock"};
+  setup();
+  unsigned other = fake_thread(p, 102, "other");
+  for (uint64_t i = 0; i < 2; i++) {
+    uint64_t from = 1000 + 4000 * i, until = 4000 + 4000 * i;
+    fake_call(q, u, 0, FAKE_FLOCK, from - 500, from - 490, fake_name(q, files[i]), TAKES, 0);
+    fake_call(q, u, 0, FAKE_FLOCK, until, until + 1, fake_name(q, files[i]), LETS_GO, 0);
+    fake_call(p, other, 0, FAKE_FLOCK, from, until + 10, fake_name(p, files[i]), TAKES, 0);
+  }
+  fake_call(p, other, 0, FAKE_SEM_POST, 9000, 9000, 0x5e, 0, 0);
+  fake_call(p, t, 0, FAKE_SEM_WAIT, 1000, 9010, 0x5e, 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  for (size_t i = 0; i < 2; i++) {
+    char held[128];
+    snprintf(held, sizeof held, "the lock on %s, held by program (python): own code, no call", files[i]);
+    ck_assert_uint_eq(gap_ns(s, OPGAP_CAUSE_LOCK, held), 3000 * US);
+    ck_assert_uint_eq(sum_ns(s, OPGAP_CAUSE_LOCK, held), 3000 * US);
+  }
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* As filelock does it: open, LOCK_NB, close, sleep.  The pauses are waits for the lock, while the holder has it and up
  * to the next try; the pause of a thread that does not try again is a sleep. */
 START_TEST(test_tries_with_pauses)
@@ -229,6 +255,7 @@ int main(void)
   TCase *tests = new_case("locks on files");
   tcase_add_test(tests, test_who_had_the_lock);
   tcase_add_test(tests, test_one_holder_after_the_other);
+  tcase_add_test(tests, test_two_locks_in_one_wait);
   tcase_add_test(tests, test_tries_with_pauses);
   tcase_add_test(tests, test_free_locks);
   tcase_add_test(tests, test_verdict_names_the_file);
