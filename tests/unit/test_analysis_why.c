@@ -1581,6 +1581,31 @@ static void sample_all(unsigned process, uint32_t tid, uint64_t from_ms, const s
   }
 }
 
+/* What it lacked a CPU for is told between two samples in one window alone, though the samples go on behind it: for 10
+ * of 100 ms, from 750 to 1150 ms. */
+START_TEST(test_worker_without_a_cpu_in_a_window)
+{
+  struct worker_plan plan = {5, 1, 10, 100000, 650000, 30000, COMPUTES, 0};
+  struct rates worker = {20, 10, 0};
+  unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+  make_worker(200, &plan);
+  static const uint64_t at_ms[] = {1, 700, 1150};
+  fake_setting(p, "OPGAP_SCHEDULE", "wait=5,active=5,repeat=1");
+  fake_setting(1, "OPGAP_SCHEDULE", "wait=5,active=5,repeat=1");
+  for (uint32_t i = 0; i < 3; i++)
+    fake_record(p, stream,
+                (struct opgap_record){
+                    .event = OPGAP_EV_RECORDING, .status = i == 1, .start_ns = at_ms[i] * MS, .end_ns = at_ms[i] * MS});
+  sample_all(1, 200, 50, &worker);
+  for (unsigned i = 5; i < 10; i++)
+    fetch(i, true);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_le(s->loader.worker[0].queue_ns, 40 * MS);
+  ck_assert_uint_ge(s->loader.worker[0].queue_ns, 39 * MS);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* Three workers would keep up with the steps, of four CPUs: such as compute only while a CPU is free, which none is
  * where the main thread is kept waiting for 20 of 100 ms, or where the cgroup may use one; such as mostly wait need
  * none. */
@@ -2822,6 +2847,7 @@ int main(void)
   tcase_add_test(tests, test_workers_not_recorded);
   tcase_add_test(tests, test_worker_recorded_late);
   tcase_add_test(tests, test_worker_follows_a_schedule);
+  tcase_add_test(tests, test_worker_without_a_cpu_in_a_window);
   tcase_add_test(tests, test_worker_recorded_for_a_while);
   tcase_add_test(tests, test_worker_not_recorded);
   tcase_add_test(tests, test_no_workers);
