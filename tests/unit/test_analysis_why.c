@@ -1738,16 +1738,19 @@ START_TEST(test_no_workers_on_a_busy_machine)
 }
 END_TEST
 
-/* Makes its batches itself for 90 of 100 ms, of which its dataset sleeps for `asleep_ms`.  It has a CPU for 5 ms and
- * waits for one for 12 ms, so that it mostly has none where it does not sleep, but that is not what takes its batches
- * long. */
-static struct opgap_summary *sleeping_dataset(uint64_t asleep_ms)
+/* Makes its batches itself for 90 of 100 ms, of which its dataset is in a call for `inside_ms`.  It has a CPU for 5 ms
+ * and waits for one for 12 ms, so that it mostly has none where it does not sleep, but that is not what takes its
+ * batches long. */
+static struct opgap_summary *waiting_dataset(enum fake_hook hook, uint64_t inside_ms)
 {
   struct rates main_thread = {5, 12, 0};
   sample_all(p, 100, 200, &main_thread);
   for (unsigned i = 0; i < STEPS; i++) {
     uint64_t at = batch_us(i);
-    fake_call(p, t, 1, FAKE_SLEEP, at + 1000, at + 1000 + asleep_ms * 1000, 0, 0, 0);
+    if (hook == FAKE_SLEEP)
+      fake_call(p, t, 1, hook, at + 1000, at + 1000 + inside_ms * 1000, 0, 0, 0);
+    else
+      fake_file_call(p, t, 1, hook, at + 1000, at + 1000 + inside_ms * 1000, "/d/data", 1000);
     fake_user_op(p, t, 0, at, at + 90000, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
     fake_op(p, t, 0, at + 90000, at + 99000, "autograd::engine::evaluate_function: AddBackward0", 0, 0);
     fake_user_op(p, t, 0, at + 99000, at + 100000, "Optimizer.step#SGD.step");
@@ -1757,7 +1760,7 @@ static struct opgap_summary *sleeping_dataset(uint64_t asleep_ms)
 
 START_TEST(test_no_workers_and_a_dataset_that_sleeps)
 {
-  struct opgap_summary *s = sleeping_dataset(85);
+  struct opgap_summary *s = waiting_dataset(FAKE_SLEEP, 85);
   assert_first(s, "no_workers");
   ck_assert_uint_eq(bottleneck(s, "no_workers")->ns, COUNTED * 90 * MS);
   ck_assert_ptr_nonnull(strstr(bottleneck(s, "no_workers")->text, "; for 94.4 % of that its dataset sleeps"));
@@ -1777,12 +1780,32 @@ END_TEST
 
 START_TEST(test_no_workers_and_a_dataset_that_hardly_sleeps)
 {
-  struct opgap_summary *s = sleeping_dataset(44);
+  struct opgap_summary *s = waiting_dataset(FAKE_SLEEP, 44);
   ck_assert_ptr_null(strstr(bottleneck(s, "no_workers")->text, "sleeps"));
   ck_assert_str_eq(bottleneck(s, "no_workers")->remedy,
                    "No CPU is free for worker processes, so make a batch cheaper: Prepare the data once ahead of "
                    "training, or use a faster decoder.");
   opgap_summary_free(s);
+}
+END_TEST
+
+/* Workers that mostly wait for files, or for these to open, take no CPU either. */
+START_TEST(test_no_workers_and_a_dataset_in_files)
+{
+  for (int opens = 0; opens < 2; opens++) {
+    setup();
+    struct opgap_summary *s = waiting_dataset(opens ? FAKE_OPEN : FAKE_READ, 85);
+    const char *workers = "Let worker processes make the batches (num_workers): these mostly wait, which takes no CPU.";
+    ck_assert_str_eq(bottleneck(s, "no_workers")->remedy, workers);
+    ck_assert_uint_eq(s->verdict.remedy_count, 2);
+    ck_assert_str_eq(s->verdict.remedies[0], workers);
+    ck_assert_str_eq(s->verdict.remedies[1],
+                     opens
+                         ? opgap_open_less
+                         : "Most of that time goes to files: read fewer, larger files (packed shards), or keep them on "
+                           "a faster disk or in memory.");
+    opgap_summary_free(s);
+  }
 }
 END_TEST
 
@@ -2854,6 +2877,7 @@ int main(void)
   tcase_add_test(tests, test_no_workers_on_a_busy_machine);
   tcase_add_test(tests, test_no_workers_and_a_dataset_that_sleeps);
   tcase_add_test(tests, test_no_workers_and_a_dataset_that_hardly_sleeps);
+  tcase_add_test(tests, test_no_workers_and_a_dataset_in_files);
   tcase_add_test(tests, test_oversubscription_by_needed_work);
   tcase_add_test(tests, test_oversubscription_with_a_team);
   tcase_add_test(tests, test_slow_decode_on_a_busy_machine);
