@@ -423,6 +423,18 @@ START_TEST(test_files_without_steps)
 }
 END_TEST
 
+/* What is mapped is read, without a call. */
+START_TEST(test_mapped_files_without_steps)
+{
+  fake_file_call(p, t, 0, FAKE_OPEN, 1000, 9000, "/d/a", 7);
+  fake_file_call(p, t, 0, FAKE_MMAP, 9000, 9010, "/d/a", 4096);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_int_eq(s->verdict.bound_by, OPGAP_BOUND_DATA_LOADING);
+  ck_assert_str_eq(s->verdict.remedies[s->verdict.remedy_count - 1], opgap_open_less);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* The largest cause of idle time is told, not the largest detail of all, and "most" only where it is half. */
 START_TEST(test_largest_cause_of_idle_time)
 {
@@ -1987,6 +1999,7 @@ int main(void)
   tcase_add_test(tests, test_calls_on_files_block);
   tcase_add_test(tests, test_calls_that_change_files);
   tcase_add_test(tests, test_files_without_steps);
+  tcase_add_test(tests, test_mapped_files_without_steps);
   tcase_add_test(tests, test_largest_cause_of_idle_time);
   tcase_add_test(tests, test_lock_and_holder);
   tcase_add_test(tests, test_threads_that_wait_for_a_lock);

@@ -249,6 +249,27 @@ START_TEST(test_verdict_names_the_file)
 }
 END_TEST
 
+/* No file is named where the main thread waits for longer for a lock in memory. */
+START_TEST(test_verdict_names_no_file)
+{
+  setup();
+  for (uint64_t i = 0; i < 20; i++) {
+    uint64_t at = 1000 + 10000 * i;
+    fake_op(p, t, 0, at, at + 2000, "autograd::engine::evaluate_function: AddBackward0", 0, 0);
+    lock_call(q, u, at + 100, at + 110, TAKES, 0);
+    lock_call(q, u, at + 5000, at + 5001, LETS_GO, 0);
+    lock_call(p, t, at + 2100, at + 5010, TAKES, 0);
+    lock_call(p, t, at + 5020, at + 5021, LETS_GO, 0);
+    fake_call(p, t, 0, FAKE_MUTEX_LOCK, at + 5100, at + 9100, 0xabc, 0, 0);
+    fake_user_op(p, t, 0, at + 9300, at + 9800, "Optimizer.step#SGD.step");
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_str_eq(s->verdict.bottlenecks[0].kind, "lock");
+  ck_assert_str_eq(s->verdict.bottlenecks[0].text, "The main thread waits for a lock for 69.0 % of step time");
+  opgap_summary_free(s);
+}
+END_TEST
+
 int main(void)
 {
   Suite *suite = suite_create("locks on files");
@@ -259,6 +280,7 @@ int main(void)
   tcase_add_test(tests, test_tries_with_pauses);
   tcase_add_test(tests, test_free_locks);
   tcase_add_test(tests, test_verdict_names_the_file);
+  tcase_add_test(tests, test_verdict_names_no_file);
   suite_add_tcase(suite, tests);
   return run_suite(suite);
 }
