@@ -337,6 +337,29 @@ static uint64_t room_for_rings(bool data)
   return (wanted < room ? wanted : room) & ~(uint64_t)(OPGAP_SEGMENT_BYTES - 1);
 }
 
+/* With its file, if it has one. */
+static void give_up_arena(struct opgap_arena *arena)
+{
+  if (arena->ring_file[0])
+    opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)arena->ring_file, 0);
+  opgap_state->arena = NULL;
+  opgap_raw_munmap(arena, arena->size);
+}
+
+/* What was mapped becomes the session's arena.  ring_file: "" for private memory.  NULL: there is no memory for what a
+ * session begins with, and nothing is left. */
+static struct opgap_arena *furnish(struct opgap_arena *arena, uint64_t size, const char *ring_file)
+{
+  lay_out(arena, size);
+  struct opgap_text text = {arena->ring_file, arena->ring_file + sizeof arena->ring_file - 1};
+  opgap_text_string(&text, ring_file);
+  opgap_state->arena = arena;
+  if (first_memory(arena))
+    return arena;
+  give_up_arena(arena);
+  return NULL;
+}
+
 static struct opgap_arena *map_file(const char *path, uint64_t size)
 {
   int fd = (int)opgap_raw_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -351,16 +374,7 @@ static struct opgap_arena *map_file(const char *path, uint64_t size)
     opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)path, 0);
     return NULL;
   }
-  lay_out(arena, size);
-  struct opgap_text text = {arena->ring_file, arena->ring_file + sizeof arena->ring_file - 1};
-  opgap_text_string(&text, path);
-  opgap_state->arena = arena;
-  if (first_memory(arena))
-    return arena;
-  opgap_raw_munmap(arena, size);
-  opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)path, 0);
-  opgap_state->arena = NULL;
-  return NULL;
+  return furnish(arena, size, path);
 }
 
 /* The ring's file name: user, pid, start time and a count for images of the same process (exec). */
@@ -406,15 +420,7 @@ static struct opgap_arena *make_arena(const char *stem)
   if (size < OPGAP_BUFFER_MIN)
     return NULL;
   arena = opgap_raw_mmap(size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
-  if (arena == NULL)
-    return NULL;
-  lay_out(arena, size);
-  opgap_state->arena = arena;
-  if (first_memory(arena))
-    return arena;
-  opgap_raw_munmap(arena, size);
-  opgap_state->arena = NULL;
-  return NULL;
+  return arena == NULL ? NULL : furnish(arena, size, "");
 }
 
 /* ---- the process's description ---- */
@@ -757,12 +763,9 @@ static void give_up_memory(struct opgap_state *state)
 {
   struct opgap_arena *arena = state->arena;
   if (arena != NULL) {
-    if (arena->ring_file[0])
-      opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)arena->ring_file, 0);
     if (state->file_created)
       opgap_raw3(SYS_unlinkat, AT_FDCWD, (long)arena->trace_file, 0);
-    state->arena = NULL;
-    opgap_raw_munmap(arena, arena->size);
+    give_up_arena(arena);
   }
   if (consumer_memory != NULL)
     opgap_raw_munmap(consumer_memory, opgap_consumer_bytes());
