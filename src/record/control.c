@@ -105,12 +105,23 @@ static uint32_t wanted_now(void)
   return opgap_config.settings.control == OPGAP_CONTROL_ON;
 }
 
-/* The tool holds this lock for moments; the program does not wait for one that was stopped meanwhile. */
-static void lock_ring(int fd)
+/* The ring's file, or -1.  The tool holds its lock for moments; the program does not wait for one that was stopped
+ * meanwhile. */
+static int lock_ring(const struct opgap_arena *arena)
 {
   static uint32_t nobody;
+  int fd = (int)opgap_raw_open(arena->ring_file, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+  if (fd < 0)
+    return -1;
   for (int i = 0; i < 100 && opgap_raw3(SYS_flock, fd, 2 | 4 /* LOCK_EX | LOCK_NB */, 0) < 0; i++)
     opgap_raw_futex_wait(&nobody, 0, 1000000);
+  return fd;
+}
+
+static void unlock_ring(int fd)
+{
+  opgap_raw3(SYS_flock, fd, 8 /* LOCK_UN */, 0); /* a mapping keeps the open file, and its lock with it */
+  opgap_raw_close(fd);
 }
 
 void opgap_control_offer(void)
@@ -129,10 +140,9 @@ void opgap_control_attach(void)
   struct opgap_control *page = opgap_arena_control(arena);
   if (atomic_load(&page->available) == 0)
     return;
-  int fd = (int)opgap_raw_open(arena->ring_file, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+  int fd = lock_ring(arena);
   if (fd < 0)
     return;
-  lock_ring(fd);
   if (map_page(MAP_SHARED | MAP_FIXED, fd, OPGAP_ARENA_HEADER_BYTES)) {
     control = page;
     atomic_store(&page->open, last_open); /* a forked child goes on as its schedule says */
@@ -144,25 +154,22 @@ void opgap_control_attach(void)
   } else {
     atomic_store(&page->available, 0);
   }
-  opgap_raw3(SYS_flock, fd, 8 /* LOCK_UN */, 0); /* the mapping keeps the open file, and its lock with it */
-  opgap_raw_close(fd);
+  unlock_ring(fd);
 }
 
 void opgap_control_again(void)
 {
   if (control == NULL || control != opgap_arena_control(opgap_state->arena))
     return;
-  int fd = (int)opgap_raw_open(opgap_state->arena->ring_file, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+  int fd = lock_ring(opgap_state->arena);
   if (fd < 0)
     return;
-  lock_ring(fd);
   uint32_t wanted = wanted_now();
   if (atomic_load(&control->wanted) != wanted && opgap_control_note(control, opgap_clock_ns(), wanted)) {
     atomic_store(&control->wanted, wanted);
     opgap_control_settle(control);
   }
-  opgap_raw3(SYS_flock, fd, 8 /* LOCK_UN */, 0);
-  opgap_raw_close(fd);
+  unlock_ring(fd);
 }
 
 OPGAP_EARLY_CODE void opgap_active_open(uint32_t open)
