@@ -43,14 +43,6 @@ static bool stat_file(const char *line, const char *end, char *path, size_t size
   return true;
 }
 
-static uint64_t number_at(const char *digit)
-{
-  uint64_t value = 0;
-  for (; *digit >= '0' && *digit <= '9'; digit++)
-    value = value * 10 + (uint64_t)(*digit - '0');
-  return value;
-}
-
 static uint64_t value_of(const char *text, const char *key)
 {
   size_t length = strlen(key);
@@ -58,7 +50,8 @@ static uint64_t value_of(const char *text, const char *key)
     line += *line == '\n';
     if (strncmp(line, key, length) != 0 || line[length] != ' ')
       continue;
-    return number_at(line + length + 1);
+    line += length;
+    return opgap_take_number(&line);
   }
   return 0;
 }
@@ -72,8 +65,15 @@ static void slurp_beside(const char *stat, const char *name, char *text, size_t 
   path[folder] = '\0';
   struct opgap_text rest = {path + folder, path + sizeof path - 1};
   opgap_text_string(&rest, name);
-  if (opgap_raw_slurp(path, text, size) == 0)
-    text[0] = '\0';
+  opgap_raw_slurp(path, text, size);
+}
+
+static uint64_t number_beside(const char *stat, const char *name)
+{
+  char text[32];
+  const char *at = text;
+  slurp_beside(stat, name, text, sizeof text);
+  return opgap_take_number(&at);
 }
 
 /* In thousandths of a CPU; 0: none.  Version 2: "150000 100000", or "max 100000"; version 1 has a file for each, the
@@ -81,15 +81,14 @@ static void slurp_beside(const char *stat, const char *name, char *text, size_t 
 static uint64_t limit_beside(const char *stat)
 {
   char text[64];
+  const char *at = text;
   slurp_beside(stat, "cpu.max", text, sizeof text);
-  uint64_t quota = number_at(text);
-  const char *blank = strchr(text, ' ');
-  uint64_t period = blank ? number_at(blank + 1) : 0;
+  uint64_t quota = opgap_take_number(&at); /* of "max" none is taken */
+  at = strchr(text, ' ');
+  uint64_t period = at ? opgap_take_number(&at) : 0;
   if (text[0] == '\0') {
-    slurp_beside(stat, "cpu.cfs_quota_us", text, sizeof text);
-    quota = number_at(text);
-    slurp_beside(stat, "cpu.cfs_period_us", text, sizeof text);
-    period = number_at(text);
+    quota = number_beside(stat, "cpu.cfs_quota_us");
+    period = number_beside(stat, "cpu.cfs_period_us");
   }
   return period ? quota * 1000 / period : 0;
 }

@@ -369,16 +369,6 @@ static void prepare_memory(void)
     ;
 }
 
-static uint64_t read_number(const char **text)
-{
-  uint64_t n = 0;
-  while (**text == ' ')
-    ++*text;
-  while (**text >= '0' && **text <= '9')
-    n = n * 10 + (uint64_t)(*(*text)++ - '0');
-  return n;
-}
-
 /* Writes a record of the process stream.  The consumer is its only writer, so a plain ring write will do. */
 static void sample(struct opgap_cell *cell, unsigned event, uint32_t status, const uint64_t *fields, unsigned count)
 {
@@ -397,8 +387,8 @@ static void sample_memory(struct opgap_cell *cell)
   if (opgap_raw_slurp("/proc/self/statm", text, sizeof text) == 0)
     return;
   const char *at = text;
-  read_number(&at);
-  uint64_t fields[5] = {read_number(&at) * opgap_config.page_bytes};
+  opgap_take_number(&at);
+  uint64_t fields[5] = {opgap_take_number(&at) * opgap_config.page_bytes};
   if (opgap_raw_slurp("/proc/self/stat", text, sizeof text)) {
     at = text + strlen(text);
     while (at > text && *at != ')')
@@ -410,7 +400,7 @@ static void sample_memory(struct opgap_cell *cell)
           at++;
         if (*at == '-')
           at++;
-        uint64_t value = read_number(&at);
+        uint64_t value = opgap_take_number(&at);
         if (field == 10)
           fields[1] = value;
         if (field == 12)
@@ -448,7 +438,7 @@ static void sample_scheduler(struct opgap_cell *cell)
     const char *at = numbers;
     uint64_t fields[3];
     for (int f = 0; f < 3; f++)
-      fields[f] = read_number(&at);
+      fields[f] = opgap_take_number(&at);
     sample(cell, OPGAP_EV_SCHED, (uint32_t)slot->tid, fields, 3);
   }
 }

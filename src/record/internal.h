@@ -150,5 +150,7 @@ struct opgap_text {
 };
 void opgap_text_string(struct opgap_text *text, const char *string);
 void opgap_text_number(struct opgap_text *text, uint64_t number, unsigned base);
+/* The other way: takes blanks and the decimal number behind them off a text; 0: there is none. */
+uint64_t opgap_take_number(const char **text);
 
 #endif

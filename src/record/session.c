@@ -72,6 +72,16 @@ OPGAP_EARLY_CODE void opgap_text_number(struct opgap_text *text, uint64_t number
   *text->at = 0;
 }
 
+uint64_t opgap_take_number(const char **text)
+{
+  uint64_t n = 0;
+  while (**text == ' ')
+    ++*text;
+  while (**text >= '0' && **text <= '9')
+    n = n * 10 + (uint64_t)(*(*text)++ - '0');
+  return n;
+}
+
 const char *opgap_error_words(long error)
 {
   static const struct {
@@ -278,14 +288,6 @@ static uint64_t size_for(const char *folder, uint64_t wanted, bool need_tmpfs)
   return size >= OPGAP_BUFFER_MIN ? size : 0;
 }
 
-static uint64_t parse(const char *text)
-{
-  uint64_t n = 0;
-  while (*text >= '0' && *text <= '9')
-    n = n * 10 + (uint64_t)(*text++ - '0');
-  return n;
-}
-
 /* The state's page and the cells. */
 static size_t state_bytes(void)
 {
@@ -303,10 +305,10 @@ static uint64_t left_of_limit(int resource, unsigned field)
     return UINT64_MAX;
   opgap_raw_slurp("/proc/self/statm", text, sizeof text);
   const char *at = text;
-  while (field > 0 && *at)
-    if (*at++ == ' ')
-      field--;
-  uint64_t used = parse(at) * opgap_config.page_bytes;
+  uint64_t pages = opgap_take_number(&at);
+  for (; field > 0; field--)
+    pages = opgap_take_number(&at);
+  uint64_t used = pages * opgap_config.page_bytes;
   return used < limit.current ? limit.current - used : 0;
 }
 
@@ -433,10 +435,10 @@ static uint64_t process_start_time(int *ppid)
   const char *at = text + length;
   while (at > text && *at != ')')
     at--;
-  for (int field = 2; *at && field < 22; at++)
-    if (*at == ' ' && ++field == 4)
-      *ppid = (int)parse(at + 1);
-  return parse(at);
+  for (int field = 2; *at && field < 22;)
+    if (*at++ == ' ' && ++field == 4)
+      *ppid = (int)opgap_take_number(&at);
+  return opgap_take_number(&at);
 }
 
 struct pairs {
