@@ -1,7 +1,8 @@
 /* A program that confines itself.  "strict": seccomp's strict mode, where anything but read, write and exit kills,
  * rdtsc too.  "counter": rdtsc alone.  "filter": a filter that kills for asking what a descriptor or the working folder
  * is.  "allow", "prctl", "threads": a filter that kills for all but what this program does from then on; set by
- * seccomp(2), prctl(2), or for all threads when there was a second one; "child": and a child of it does the same. */
+ * seccomp(2), prctl(2), or for all threads when there was a second one; "child": and a child of it does the same.
+ * "refused": asks in each of these ways, and for the strict mode, in vain. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -85,6 +86,24 @@ static int allow(const char *how)
   return before == 4 && use() == 4 && (status == 0 || status == 4 << 8) ? 4 : 3;
 }
 
+static int refused(void)
+{
+  struct sock_fprog nothing_at_all = {0, NULL};
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, nothing, NULL) != 0 || pthread_join(thread, NULL) != 0)
+    return 1;
+  if (use() != 4 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &nothing_at_all) != -1 || errno != EINVAL)
+    return 2;
+  if (use() != 4 || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &nothing_at_all) != -1 || errno != EINVAL)
+    return 2;
+  if (use() != 4 || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &nothing_at_all) != -1 ||
+      errno != EINVAL)
+    return 2;
+  if (use() != 4 || syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, NULL) != -1 || errno != EINVAL)
+    return 2;
+  return use();
+}
+
 /* The counter goes; the program ends as any does. */
 static int counter(void)
 {
@@ -102,6 +121,8 @@ int main(int count, char **arguments)
     return filter();
   if (strcmp(arguments[1], "counter") == 0)
     return counter();
+  if (strcmp(arguments[1], "refused") == 0)
+    return refused();
   if (strcmp(arguments[1], "strict") != 0)
     return allow(arguments[1]);
   if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0)
