@@ -263,8 +263,11 @@ long opgap_seccomp(long operation, long flags, long argument)
   opgap_sandboxed |= filter || strict;
   uint32_t active = strict ? stop_recording(true) : 0;
   long result = opgap_real.syscall(SYS_seccomp, operation, flags, argument);
-  if (result != 0 && confined)
+  if (result != 0 && confined) {
     opgap_session_unconfine();
+    if (opgap_threads) /* for all threads the flusher was ended */
+      opgap_session_threads();
+  }
   if (result != 0 && strict && !opgap_in_vfork)
     resume_recording(active);
   return result;

@@ -86,21 +86,38 @@ static int allow(const char *how)
   return before == 4 && use() == 4 && (status == 0 || status == 4 << 8) ? 4 : 3;
 }
 
+static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+
+/* More than a ring of 1 MiB holds, but not at once. */
+static void *use_much(void *unused)
+{
+  pthread_mutex_lock(&held);
+  for (int i = 0; i < 25; i++) {
+    usleep(20000);
+    for (int j = 0; j < 5; j++)
+      if (use() != 4)
+        _exit(8);
+  }
+  return unused;
+}
+
 static int refused(void)
 {
   struct sock_fprog nothing_at_all = {0, NULL};
   pthread_t thread;
-  if (pthread_create(&thread, NULL, nothing, NULL) != 0 || pthread_join(thread, NULL) != 0)
+  if (pthread_mutex_lock(&held) != 0 || pthread_create(&thread, NULL, use_much, NULL) != 0)
     return 1;
   if (use() != 4 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &nothing_at_all) != -1 || errno != EINVAL)
+    return 2;
+  if (use() != 4 || syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, NULL) != -1 || errno != EINVAL)
     return 2;
   if (use() != 4 || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &nothing_at_all) != -1 || errno != EINVAL)
     return 2;
   if (use() != 4 || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &nothing_at_all) != -1 ||
       errno != EINVAL)
     return 2;
-  if (use() != 4 || syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, NULL) != -1 || errno != EINVAL)
-    return 2;
+  if (pthread_mutex_unlock(&held) != 0 || pthread_join(thread, NULL) != 0)
+    return 5;
   return use();
 }
 
