@@ -181,7 +181,7 @@ static void read_spans(struct collapsed *c)
     else if (span->nests && span->end_ns > span->start_ns && span->kind != OPGAP_SPAN_CUDA)
       add_span(c, span);
     else
-      c->job->left_out += span->kind < OPGAP_SPAN_MARK;
+      export_leave_out(c->job, span);
     if (span->kind == OPGAP_SPAN_CUDA && span->correlation != 0)
       add_launch(c, span);
   }

@@ -48,10 +48,11 @@ extern const size_t opgap_export_format_count;
 /* NULL: no such format */
 const struct opgap_export_format *opgap_export_find(const char *name);
 
-/* For the formats: the next span with progress shown, counted; counting those selected as left out; opening and
- * finishing files with the error said. */
+/* For the formats: the next span with progress shown, counted; counting one, or all that are selected, as left out
+ * (points are not); opening and finishing files with the error said. */
 const struct opgap_span *export_next(struct opgap_export_job *job);
-void export_leave_out(struct opgap_export_job *job);
+void export_leave_out(struct opgap_export_job *job, const struct opgap_span *span);
+void export_leave_out_all(struct opgap_export_job *job);
 struct sink *export_open(struct opgap_export_job *job, const char *path);
 bool export_finish(struct opgap_export_job *job, struct sink *sink, const char *path);
 /* What a process is called in a timeline: "trainer rank 1", "DataLoader worker 0", ... */

@@ -32,13 +32,17 @@ const struct opgap_export_format *opgap_export_find(const char *name)
 
 #define PROGRESS_EVERY 65536u
 
+static bool is_point(const struct opgap_span *span)
+{
+  return span->kind == OPGAP_SPAN_MARK || span->kind == OPGAP_SPAN_SAMPLE || span->kind == OPGAP_SPAN_LOST;
+}
+
 const struct opgap_span *export_next(struct opgap_export_job *job)
 {
   const struct opgap_span *span = opgap_spans_next(job->spans);
   if (span == NULL)
     return NULL;
-  bool point = span->kind == OPGAP_SPAN_MARK || span->kind == OPGAP_SPAN_SAMPLE || span->kind == OPGAP_SPAN_LOST;
-  ++*(point ? &job->point_count : &job->span_count);
+  ++*(is_point(span) ? &job->point_count : &job->span_count);
   if ((job->span_count + job->point_count) % PROGRESS_EVERY == 1 && job->progress != NULL) {
     uint64_t done, total;
     opgap_spans_progress(job->spans, &done, &total);
@@ -47,12 +51,16 @@ const struct opgap_span *export_next(struct opgap_export_job *job)
   return span;
 }
 
-void export_leave_out(struct opgap_export_job *job)
+void export_leave_out(struct opgap_export_job *job, const struct opgap_span *span)
 {
-  uint64_t before = job->span_count;
-  while (export_next(job) != NULL)
-    ;
-  job->left_out += job->span_count - before;
+  job->left_out += !is_point(span);
+}
+
+void export_leave_out_all(struct opgap_export_job *job)
+{
+  const struct opgap_span *span;
+  while ((span = export_next(job)) != NULL)
+    export_leave_out(job, span);
 }
 
 static void say(struct opgap_export_job *job, const char *path, int error)

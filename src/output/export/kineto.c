@@ -400,7 +400,7 @@ static void put_call(struct kineto *k, const struct opgap_span *span)
     return;
   }
   if (span->end_ns == span->start_ns) { /* the time of a wake-up or of a call that is counted */
-    k->job->left_out++;
+    export_leave_out(k->job, span);
     return;
   }
   name_thread(k, span->stream);
@@ -557,7 +557,7 @@ static void put_span(struct kineto *k, const struct opgap_span *span)
     put_memory(k, span);
     break;
   default: /* overhead, losses, and ranges that do not nest: Kineto has no place for them */
-    k->job->left_out += span->kind != OPGAP_SPAN_LOST;
+    export_leave_out(k->job, span);
     break;
   }
 }
@@ -705,7 +705,7 @@ bool export_kineto(struct opgap_export_job *job)
       continue;
     }
     opgap_spans_select(job->spans, s->processes[i].index, OPGAP_ALL);
-    export_leave_out(job);
+    export_leave_out_all(job);
   }
   return true;
 }

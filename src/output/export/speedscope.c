@@ -77,7 +77,7 @@ static void write_thread(struct speedscope *s)
   s->last_ns = 0;
   while ((span = export_next(s->job)) != NULL && s->sink->error == 0) {
     if (!span->nests || span->end_ns == span->start_ns) {
-      s->job->left_out += span->kind < OPGAP_SPAN_MARK;
+      export_leave_out(s->job, span);
       continue;
     }
     if (s->events == 0)
@@ -124,7 +124,7 @@ bool export_speedscope(struct opgap_export_job *job)
       if (info->streams[k].kind == OPGAP_STREAM_THREAD)
         write_thread(&s);
       else
-        export_leave_out(job);
+        export_leave_out_all(job);
     }
   }
   write_frames(&s);
