@@ -10,13 +10,13 @@
 /* Ops, ranges and GPU work of processes of one role; what: the kinds as bits (1 << kind). */
 size_t section_ops(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o,
                    enum opgap_role role, unsigned kinds);
-/* awaiting: those that only wait for other processes, else all others. */
-/* Ops by their page faults; 0 rows where there are none. */
+/* Ops by their page faults; has: are these enough to be shown? */
 bool section_has_faults(const struct opgap_summary *s);
 size_t section_faults(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o);
+/* awaiting: those that only wait for other processes, else all others; has: are there any? */
+bool section_has_calls(const struct opgap_summary *s, bool awaiting);
 size_t section_calls(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o,
                      bool awaiting);
-bool section_has_calls(const struct opgap_summary *s, bool awaiting);
 size_t section_causes(struct table *table, const struct opgap_sum_cause *causes, size_t count, uint64_t total,
                       const struct opgap_output_options *o);
 /* The same by cause alone. */
