@@ -238,21 +238,24 @@ static int archive_trace(const struct opgap_source *source, const struct opgap_t
 static void print_whole(const struct options *options, const struct opgap_trace *trace, const char *path)
 {
   unsigned count = opgap_trace_process_count(trace);
-  if (!options->schema && !options->records)
+  bool overview = !options->schema && !options->records;
+  if (overview)
     printf("trace %s: %u process%s\n", opgap_printable(path), count, count == 1 ? "" : "es");
   for (unsigned i = 0; i < count; i++) {
     if (options->schema)
       print_schema(trace, i);
     if (options->records)
       print_records(trace, i);
-    if (!options->schema && !options->records)
+    if (overview)
       print_process(trace, i);
   }
+  if (!overview)
+    return;
   unsigned at = 0;
-  for (const char *damage; !options->schema && !options->records && (damage = opgap_trace_damage(trace, &at)) != NULL;)
+  for (const char *damage; (damage = opgap_trace_damage(trace, &at)) != NULL;)
     printf("damage      %s\n", opgap_printable(damage));
   at = 0;
-  for (const char *note; !options->schema && !options->records && (note = opgap_trace_note(trace, &at)) != NULL;)
+  for (const char *note; (note = opgap_trace_note(trace, &at)) != NULL;)
     printf("note        %s\n", opgap_printable(note));
 }
 
