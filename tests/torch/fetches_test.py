@@ -6,10 +6,11 @@ batches, and whether an epoch is broken off.  Exit status 77 (skipped) when that
 """
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
+
+from trace import needs_torch
 
 BATCHES, BROKEN_OFF = 10, 6  # of an epoch
 
@@ -41,11 +42,8 @@ def check(seen, wanted, what):
 
 
 def main(opgap, python):
-    if subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode != 0:
-        print("skipped: %s cannot import torch" % python)
-        sys.exit(77)
-    folder = tempfile.mkdtemp()
-    try:
+    needs_torch(python)
+    with tempfile.TemporaryDirectory() as folder:
         for kind, epochs in (("plain", [BATCHES, BATCHES]), ("persistent", [2 * BATCHES]), ("iterable", [BATCHES, BATCHES]),
                              ("broken off", [BROKEN_OFF, BATCHES]), ("persistent, broken off", [BROKEN_OFF + BATCHES])):
             trace = os.path.join(folder, kind + ".opgap")
@@ -58,8 +56,6 @@ def main(opgap, python):
             check([epoch["fetches"] for epoch in loader["epochs"]], epochs, "batches of each epoch, " + kind)
             check(loader["fetches"], sum(epochs), "batches, " + kind)
             check(loader["waited"] <= loader["fetches"], True, "no more waits than batches, " + kind)
-    finally:
-        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

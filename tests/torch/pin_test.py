@@ -6,11 +6,12 @@ runs PyTorch's own loop on its own queues.  Exit status 77 (skipped) when that P
 """
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
+
+from trace import needs_torch
 
 EPOCHS, WORKERS, BATCHES = 3, 2, 10
 STARTUP_S, PIN_S = 0.3, 0.003  # asleep in each worker when it starts; on a CPU for each batch
@@ -52,11 +53,8 @@ def check(condition, text):
 
 
 def main(opgap, python):
-    if subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode != 0:
-        print("skipped: %s cannot import torch" % python)
-        sys.exit(77)
-    folder = tempfile.mkdtemp()
-    try:
+    needs_torch(python)
+    with tempfile.TemporaryDirectory() as folder:
         trace = os.path.join(folder, "pin.opgap")
         done = subprocess.run([opgap, "record", "--out", trace, "--", python, os.path.abspath(__file__), "train"],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -64,8 +62,6 @@ def main(opgap, python):
         loader = json.loads(subprocess.run([opgap, "report", "--format", "json", trace], stdout=subprocess.PIPE,
                                            check=True).stdout)["data_loader"]
         text = subprocess.run([opgap, "report", trace], stdout=subprocess.PIPE, check=True).stdout.decode()
-    finally:
-        shutil.rmtree(folder)
     pin, epochs = loader["pin_memory"], loader["epochs"]
     print(json.dumps(pin), json.dumps(epochs, indent=1), sep="\n")
     check(pin is not None and pin["threads"] == EPOCHS, "not one thread an epoch")

@@ -6,11 +6,12 @@ Exit status 77 (skipped) when that PYTHON has no torch.
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
+
+from trace import needs_torch
 
 WAIT, ACTIVE, WORKERS, BATCH, PAUSE_S = 6, 10, 2, 4, 0.005
 
@@ -42,11 +43,8 @@ def check(condition, *text):
 
 
 def main(opgap, python):
-    if subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode != 0:
-        print("skipped: %s cannot import torch" % python)
-        sys.exit(77)
-    folder = tempfile.mkdtemp()
-    try:
+    needs_torch(python)
+    with tempfile.TemporaryDirectory() as folder:
         trace = os.path.join(folder, "s.opgap")
         subprocess.run([opgap, "record", "--schedule", "wait=%d,active=%d,repeat=1" % (WAIT, ACTIVE), "-o", trace, "--",
                         python, os.path.abspath(__file__), "train"], check=True)
@@ -54,8 +52,6 @@ def main(opgap, python):
                                            check=True).stdout)
         records = subprocess.run([opgap, "info", "--records", trace], stdout=subprocess.PIPE, text=True,
                                  check=True).stdout
-    finally:
-        shutil.rmtree(folder)
     trainer = next(p["pid"] for p in report["processes"] if p["role_kind"] == "trainer")
     edges = [line for line in records.splitlines() if re.match(r"%d \d+ recording " % trainer, line)]
     print("\n".join(edges))

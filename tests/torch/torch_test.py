@@ -10,27 +10,14 @@ import subprocess
 import sys
 import tempfile
 
-from trace import SKIPPED, Trace, check, check_equal, main, remove, run_traced
+from trace import Trace, check, check_equal, main, needs_torch, remove, run_traced
 
 TRACER, OPDUMP, PYTHON = sys.argv[1:4]
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRAIN = os.path.join(HERE, "train.py")
 
 
-def torch_version():
-    script = "import torch; print(torch.__version__)"
-    try:
-        found = subprocess.run([PYTHON, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    except OSError as error:
-        print("skipped: %s" % error)
-        sys.exit(SKIPPED)
-    if found.returncode != 0:
-        print("skipped: %s cannot import torch: %s" % (PYTHON, found.stderr.decode().strip().splitlines()[-1:]))
-        sys.exit(SKIPPED)
-    return found.stdout.decode().strip()
-
-
-VERSION = torch_version()
+VERSION = needs_torch(PYTHON)
 MAJOR = int(VERSION.split(".")[0])
 
 

@@ -91,5 +91,19 @@ def main(cases, argv):
     print("passed")
 
 
+def needs_torch(python):
+    """Its version; where that Python cannot import torch the test is skipped."""
+    try:
+        found = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    except OSError as error:
+        print("skipped: %s" % error)
+        sys.exit(SKIPPED)
+    if found.returncode != 0:
+        print("skipped: %s cannot import torch: %s" % (python, found.stderr.decode().strip().splitlines()[-1:]))
+        sys.exit(SKIPPED)
+    return found.stdout.decode().strip()
+
+
 def remove(run):
     shutil.rmtree(os.path.dirname(run.folder), ignore_errors=True)
