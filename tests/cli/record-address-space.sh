@@ -15,15 +15,10 @@ except OSError as error:
     print(error)
 print(used, file=open("used", "w"))
 END
-limited() {
-  /usr/bin/python3 -c 'import os, resource, sys
-resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)
-os.execvp(sys.argv[2], sys.argv[2:])' "$@"
-}
-limited $((1 << 30)) /usr/bin/python3 program.py 0 >/dev/null
+prlimit --as=$((1 << 30)) /usr/bin/python3 program.py 0 >/dev/null
 used=$(cat used)
 for more in 20 400 1000; do
-  limited $((used + (more << 20))) opgap record --out $more.opgap -- /usr/bin/python3 program.py "$used" 2>err
+  prlimit --as=$((used + (more << 20))) opgap record --out $more.opgap -- /usr/bin/python3 program.py "$used" 2>err
   grep -o 'ulimit -v or -d .*' err
   opgap info $more.opgap 2>/dev/null | grep -c '^process'
 done

@@ -1,12 +1,7 @@
 # Why a program is not traced is said once: by the program where it knows, else by record.
 opgap record --max-size 1 --out one.opgap -- /bin/true
 opgap record --max-size 5K --out five.opgap -- /bin/true
-limited() {
-  /usr/bin/python3 -c 'import os, resource, sys
-resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)
-os.execvp(sys.argv[2], sys.argv[2:])' "$@"
-}
-limited 40000000 opgap record --out memory.opgap -- /bin/true
+prlimit --as=40000000 opgap record --out memory.opgap -- /bin/true
 mkdir before
 opgap record --max-size 1 --out before -- /bin/true
 ls -A . before
