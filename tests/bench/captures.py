@@ -20,7 +20,7 @@ def run(kind, depth, folder):
     done = subprocess.run([os.path.join(BUILD, "tests/bench/captures"), str(COUNT), str(depth)], env=environment,
                           capture_output=True, text=True, timeout=60, check=True)
     if "libunwind.so.8 cannot be loaded" in done.stderr:
-        print("libunwind.so.8 is not installed")
+        print("skipped: libunwind.so.8 is not installed")
         sys.exit(77)
     return float(done.stdout), trace
 

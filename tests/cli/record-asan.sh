@@ -1,6 +1,6 @@
 # A program with AddressSanitizer's runtime as a library runs, is counted, and its bugs are still found.
 if [ ! -x "$PROGRAMS/cli-asan" ]; then
-  echo "this compiler does not link AddressSanitizer as a library"
+  echo "skipped: this compiler does not link AddressSanitizer as a library"
   exit 77
 fi
 export ASAN_OPTIONS=detect_leaks=0:exitcode=42

@@ -1,7 +1,7 @@
 # A program that gives up its rights or its root after it was recorded: nothing is lost, neither of before nor of after,
 # whoever is outside adds it; and the reason that is told is the right one.
 if [ "$(id -u)" -ne 0 ]; then
-  echo 'only root has rights, and a root folder, to give up'
+  echo 'skipped: only root has rights, and a root folder, to give up'
   exit 77
 fi
 tracer=$(dirname "$(command -v opgap)")/libopgap.so

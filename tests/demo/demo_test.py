@@ -96,7 +96,7 @@ def check_training(how, python, script):
     epochs = 2
     if not python or not os.path.exists(python) or subprocess.run([python, "-c", "import torch, sklearn, PIL"],
                                                                   env=clean_environment()).returncode != 0:
-        print(f"no PyTorch with scikit-learn and Pillow in '{python}'")
+        print(f"skipped: no PyTorch with scikit-learn and Pillow in '{python}'")
         sys.exit(77)
     command = [python, script, "--epochs", str(epochs)]
     run([python, script, "--epochs", "0"])  # writes the images

@@ -761,7 +761,7 @@ def has_cpu_torch(python):
     if probe.returncode == 0 and probe.stdout.strip() == "None":
         return True
     print("left out: %s (%s)" % (python, "it has no torch" if probe.returncode != 0 else
-                                       "its torch brings the real CUPTI, which does not work with the fake driver"))
+                                 "its torch brings the real CUPTI, which does not work with the fake driver"))
     return False
 
 

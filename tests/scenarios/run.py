@@ -408,7 +408,7 @@ def main():
     os.makedirs(FOLDER, exist_ok=True)
     with open(os.path.join(FOLDER, "fast"), "wb") as file:
         file.write(CHUNK)
-    confusion, done = {}, []
+    confusion, done, reasons = {}, [], {}
     print("%-34s %-18s %8s %8s %8s %9s %5s" % ("planted", "named first", "other", "at most", "won", "tightness",
                                                "load"))
     for name in chosen:
@@ -420,7 +420,8 @@ def main():
                 for bottleneck in results[-1].bottlenecks if results[-1].faults else []:
                     print("    %s (%.1f %%): %s" % (bottleneck["kind"], 100 * bottleneck["share"], bottleneck["text"]))
         except Skip as reason:
-            print("%-34s skipped: %s" % (name, reason))
+            print("left out: %s (%s)" % (name, reason))
+            reasons[str(reason)] = None
         spread(results)
         done += results
     for result in done:
@@ -434,7 +435,10 @@ def main():
         print("%-26s %-26s %d" % (wanted, first, count))
     failed = sum(bool(result.faults) for result in done)
     print("%d runs, %d of them wrong, %d mild" % (len(done), failed, sum(result.mild for result in done)))
-    sys.exit(1 if failed else 0 if done else 77)
+    if not done:
+        print("skipped: " + "; ".join(reasons))
+        sys.exit(77)
+    sys.exit(1 if failed else 0)
 
 
 main()

@@ -25,7 +25,7 @@ def run(*command, code=0, **more):
 
 
 def skip(why):
-    print(why)
+    print("skipped: " + why)
     sys.exit(77)
 
 

@@ -124,7 +124,14 @@ confirmed()
     sed 's/^/plain:  /'
 }
 
-failed=0 done=0
+failed=0 done=0 reasons=""
+
+# label, reason
+leave_out()
+{
+  echo "left out: $1 ($2)"
+  reasons="${reasons:+$reasons; }$1: $2"
+}
 
 compare()
 {
@@ -137,18 +144,18 @@ compare()
     command -v "$need" >/dev/null || missing="$missing $need"
   done
   if [ -n "$missing" ]; then
-    echo "left out: $label (not installed:$missing)"
+    leave_out "$label" "not installed:$missing"
     return
   fi
   if declare -F "prepare_$program" >/dev/null && ! "prepare_$program" >"$work/prepare.log" 2>&1; then
-    echo "left out: $label ($(tail -n 1 "$work/prepare.log"))"
+    leave_out "$label" "$(tail -n 1 "$work/prepare.log")"
     return
   fi
   done=1
   rm -rf "$work"/trace*
   run plain ""
   if grep -q '^no results' "$work/plain/seen"; then
-    echo "left out: $label (without the tracer there are $(grep '^no results' "$work/plain/seen"))"
+    leave_out "$label" "without the tracer there are $(grep '^no results' "$work/plain/seen")"
     return
   fi
   run traced "$work/trace.opgap"
@@ -193,7 +200,7 @@ if [ -n "$allocators" ]; then
     for place in before after; do
       for name in "${names[@]}"; do
         if [ -z "$path" ]; then
-          echo "left out: $name ($library is not installed)"
+          leave_out "$name" "$library is not installed"
           continue
         fi
         before="" after=""
@@ -208,4 +215,7 @@ else
   done
 fi
 [ "$failed" -eq 0 ] || exit 1
-[ "$done" -eq 1 ] || exit 77
+[ "$done" -eq 1 ] || {
+  echo "skipped: $reasons"
+  exit 77
+}
