@@ -597,8 +597,8 @@ def case_counts():
     """Each format tells the same number of spans, and how many of them it has."""
     for trace in training(), gpu_trace("ranges", 10):
         with open(export(trace, "csv", "counts.csv"), newline="") as file:
-            kinds = [row["kind"] for row in csv.DictReader(file)]
-        spans = sum(kind not in ("mark", "sample", "lost") for kind in kinds)
+            rows = [row for row in csv.DictReader(file) if row["kind"] not in ("mark", "sample", "lost")]
+        spans = len(rows)
         said = {}
         for name in ("kineto", "perfetto", "chrome", "speedscope", "collapsed", "csv", "sqlite"):
             path = os.path.join(WORK, "counts-" + name)
@@ -608,6 +608,13 @@ def case_counts():
             expect(told[1] is not None, "has no place for" in line, "why some are left out of " + name)
             said[name] = int(told[1] or told[2])
         expect([said[name] for name in ("perfetto", "chrome", "csv", "sqlite")], [spans] * 4, "formats that have all")
+        pids = {event["pid"] for event in load_json(os.path.join(WORK, "counts-kineto"))["traceEvents"]}
+        lasts = [row for row in rows if int(row["duration_ns"]) > 0]
+        expect(said["kineto"], sum(int(row["pid"]) in pids and row["kind"] not in ("free range", "overhead") and
+                                   (row["kind"] != "call" or int(row["duration_ns"]) > 0) for row in rows),
+               "spans in Kineto's")
+        expect(said["collapsed"], sum(row["kind"] in ("op", "range", "call") for row in lasts) +
+               sum(row["kind"] in ("kernel", "memcpy", "memset") for row in rows), "spans in collapsed stacks")
         scope = load_json(os.path.join(WORK, "counts-speedscope"))
         expect(said["speedscope"], sum(event["type"] == "O" for profile in scope["profiles"]
                                        for event in profile["events"]), "spans in speedscope")
