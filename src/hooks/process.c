@@ -107,6 +107,8 @@ static bool is_alone(void)
  */
 static void thread_leaves(int status)
 {
+  if (!opgap_strict && opgap_session_pid() == opgap_raw_getpid())
+    opgap_self(); /* the flusher may run before the program's thread has recorded anything */
   if (!opgap_strict && opgap_thread_dying() && opgap_raw_gettid() == opgap_session_pid() && is_alone())
     end_session(status);
 }

@@ -1,5 +1,5 @@
-/* The last thread of a program that has had another leaves without libc's knowledge: by a system call; before a thread
- * that is left; or in seccomp's strict mode, which allows no other end. */
+/* The last thread of a program leaves without libc's knowledge: by a system call, after another thread, or as the only
+ * one; before a thread that is left; or in seccomp's strict mode, which allows no other end. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,6 +28,8 @@ int main(int count, char **arguments)
 {
   const char *how = count > 1 ? arguments[1] : "";
   pthread_t thread;
+  if (strcmp(how, "single") == 0) /* has had no other, and called nothing */
+    syscall(SYS_exit, 21);
   if (pthread_create(&thread, NULL, reads, NULL) != 0 || pthread_join(thread, NULL) != 0)
     return 1;
   if (strcmp(how, "before") == 0 &&
