@@ -113,9 +113,7 @@ struct opgap_thread {
   _Atomic uint32_t first_segment;          /* place of the first segment, 0: none yet; ordering B */
   uint32_t depth;                          /* open ops */
   _Atomic uint64_t lost;                   /* records that found no room (writer: the thread) */
-  /* calls passed through because a signal handler interrupted a hook; volatile, not atomic: gcc takes an atomic for
-   * too large to inline the record around it */
-  volatile uint64_t nested;
+  _Atomic uint64_t nested;                 /* calls passed through: a handler interrupted a hook (writer: the thread) */
   /* the blocking call that the thread is in; event 0: none */
   uint32_t call_event, call_reserved;
   uint64_t call_start, call_object;

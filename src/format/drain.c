@@ -388,9 +388,14 @@ static uint64_t slot_too_deep(const struct opgap_thread *slot)
   return atomic_load_explicit(&slot->too_deep, memory_order_relaxed);
 }
 
+static uint64_t slot_nested(const struct opgap_thread *slot)
+{
+  return atomic_load_explicit(&slot->nested, memory_order_relaxed);
+}
+
 static uint64_t slot_lost(const struct opgap_thread *slot)
 {
-  return atomic_load_explicit(&slot->lost, memory_order_relaxed) + slot->nested + slot_too_deep(slot);
+  return atomic_load_explicit(&slot->lost, memory_order_relaxed) + slot_nested(slot) + slot_too_deep(slot);
 }
 
 static uint32_t at_most_32_bits(uint64_t value)
@@ -416,7 +421,7 @@ static int write_records(struct opgap_consumer *consumer, struct opgap_thread *s
                                       .kind = slot->kind,
                                       .tid = slot->tid,
                                       .lost = slot_lost(slot),
-                                      .interrupts = at_most_32_bits(slot->nested),
+                                      .interrupts = at_most_32_bits(slot_nested(slot)),
                                       .too_deep = at_most_32_bits(slot_too_deep(slot)),
                                       .records = encoded.records,
                                       .first_ns = encoded.first_ns,
@@ -546,7 +551,7 @@ static void free_slot(struct opgap_consumer *consumer, struct opgap_thread *slot
   atomic_store_explicit(&slot->state, OPGAP_SLOT_TAKEN, memory_order_relaxed);
   atomic_signal_fence(memory_order_seq_cst);
   consumer->arena->ended_lost += slot_lost(slot);
-  consumer->arena->ended_nested += slot->nested;
+  consumer->arena->ended_nested += slot_nested(slot);
   consumer->arena->ended_too_deep += slot_too_deep(slot);
   if (consumer->release)
     consumer->release(index);
@@ -689,7 +694,7 @@ int opgap_consumer_end(struct opgap_consumer *consumer, const char *how, int exi
       continue;
     }
     lost += slot_lost(slot);
-    nested += slot->nested;
+    nested += slot_nested(slot);
     deep += slot_too_deep(slot);
   }
   struct {

@@ -149,7 +149,7 @@ void opgap_guest_move(struct opgap_thread *slot, struct opgap_cell *cell)
   const struct opgap_thread *from = guest->from;
   memcpy(slot->counters, from->counters, sizeof slot->counters);
   memcpy(slot->details, from->details, sizeof slot->details);
-  slot->nested = from->nested;
+  atomic_store_explicit(&slot->nested, atomic_load_explicit(&from->nested, memory_order_relaxed), memory_order_relaxed);
   cell->thread = slot;
   const uint64_t *words = words_of(guest), *end = words + words_written(from);
   for (; words != end; words += 5) {
@@ -199,7 +199,7 @@ bool opgap_guest_depart(void)
 
 static bool has_counted(const struct opgap_thread *slot)
 {
-  uint64_t sum = words_written(slot) + slot->nested;
+  uint64_t sum = words_written(slot) + atomic_load_explicit(&slot->nested, memory_order_relaxed);
   for (unsigned i = 0; i < opgap_config.counter_count; i++)
     sum += slot->counters[i].calls;
   return sum > 0;

@@ -387,7 +387,8 @@ bool opgap_interrupts_record(struct opgap_cell *cell)
 {
   uintptr_t here = (uintptr_t)__builtin_dwarf_cfa(); /* of the hook, as it called us */
   stack_t stack;
-  cell->thread->nested++;
+  /* in one instruction: a handler may be here between any two */
+  atomic_fetch_add_explicit(&cell->thread->nested, 1, memory_order_relaxed);
   uintptr_t nearest = cell->busy - SIGNAL_FRAME; /* that a handler's frame on the same stack can lie */
   if (opgap_confined || here <= nearest || !on_own_stack(here, nearest) ||
       opgap_raw3(SYS_sigaltstack, 0, (long)&stack, 0) < 0 || (stack.ss_flags & SS_ONSTACK))
