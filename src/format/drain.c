@@ -28,7 +28,7 @@ struct opgap_consumer {
   void (*release)(uint32_t slot);
   ZSTD_CCtx *zstd;
   bool compressing;
-  struct opgap_tick_scale scale;
+  struct opgap_time_line line;
   uint64_t last_ns;
   struct {
     uint32_t serial;
@@ -73,6 +73,7 @@ struct opgap_consumer *opgap_consumer_init(void *memory, struct opgap_arena *are
   struct opgap_consumer *consumer = memory;
   consumer->skip_count = 0;
   consumer->last_ns = 0;
+  consumer->line = (struct opgap_time_line){0};
   consumer->gone = NULL;
   consumer->process_gone = NULL;
   consumer->guest_moved = NULL;
@@ -208,23 +209,40 @@ int opgap_consumer_begin(struct opgap_consumer *consumer, const uint8_t *pairs, 
   return write_head(consumer, pairs, pairs_bytes, 0);
 }
 
+static uint64_t slope(struct opgap_anchor from, struct opgap_anchor to)
+{
+  return (uint64_t)(((unsigned __int128)(to.ns - from.ns) << 32) / (to.ticks - from.ticks));
+}
+
 /* Where the line from the last anchor to this one runs.  An interval that is too short for a ratio borrows the one of
  * the whole session, and ends where that line ends, not at `now`: the next interval begins there. */
-static struct opgap_anchor set_scale(struct opgap_consumer *consumer, struct opgap_anchor now)
+static struct opgap_anchor line_to(const struct opgap_arena *arena, struct opgap_anchor now,
+                                   struct opgap_tick_scale *scale)
 {
-  struct opgap_arena *arena = consumer->arena;
   struct opgap_anchor first = arena->first_anchor, last = arena->last_anchor;
-  struct opgap_tick_scale *scale = &consumer->scale;
   *scale = (struct opgap_tick_scale){.ticks0 = last.ticks, .ns0 = last.ns, .mult = 1ull << 32};
   if (!arena->ticks_are_tsc || (int64_t)(now.ticks - last.ticks) <= 0)
     return now;
   if (now.ticks - last.ticks >= SHORT_INTERVAL_TICKS && now.ns > last.ns) {
-    scale->mult = (uint64_t)(((unsigned __int128)(now.ns - last.ns) << 32) / (now.ticks - last.ticks));
+    scale->mult = slope(last, now);
     return now;
   }
   if (now.ns > first.ns && now.ticks > first.ticks)
-    scale->mult = (uint64_t)(((unsigned __int128)(now.ns - first.ns) << 32) / (now.ticks - first.ticks));
+    scale->mult = slope(first, now);
   return (struct opgap_anchor){now.ticks, opgap_scale(scale, now.ticks)};
+}
+
+/* The interval that was drained last is the one before the present one, of which nothing may have been drained yet. */
+static void pass_anchor(struct opgap_time_line *line, struct opgap_anchor first, const struct opgap_tick_scale *now)
+{
+  if (line->now.mult == 0)
+    line->before = *now;
+  else if (line->now.ticks0 != now->ticks0)
+    line->before = line->now;
+  line->now = *now;
+  line->older = line->before;
+  if (line->before.ns0 > first.ns && line->before.ticks0 > first.ticks)
+    line->older.mult = slope(first, (struct opgap_anchor){line->before.ticks0, line->before.ns0});
 }
 
 static void push_free_segment(struct opgap_arena *arena, uint32_t place)
@@ -327,7 +345,7 @@ static size_t add_counters(struct opgap_consumer *consumer, struct opgap_thread 
     atomic_signal_fence(memory_order_seq_cst); /* what is added first is read last */
     w[3] = __atomic_load_n(&slot->counters[i].bytes, __ATOMIC_RELAXED);
     uint64_t time_ticks = __atomic_load_n(&detail->time_ticks, __ATOMIC_RELAXED);
-    w[6] = (uint64_t)(((unsigned __int128)time_ticks * consumer->scale.mult) >> 32);
+    w[6] = (uint64_t)(((unsigned __int128)time_ticks * consumer->line.now.mult) >> 32);
     count += 7;
   }
   return count;
@@ -405,7 +423,7 @@ static uint32_t at_most_32_bits(uint64_t value)
 
 static void begin_records(struct opgap_consumer *consumer, const struct opgap_thread *slot)
 {
-  opgap_encode_begin(&consumer->encoder, slot->kind == OPGAP_STREAM_THREAD ? &consumer->scale : NULL);
+  opgap_encode_begin(&consumer->encoder, slot->kind == OPGAP_STREAM_THREAD ? &consumer->line : NULL);
 }
 
 /* Writes what was collected since begin_records, and `count` words of consumer->words behind it. */
@@ -470,8 +488,8 @@ int opgap_consumer_part(struct opgap_consumer *consumer, const uint8_t *pairs, s
   struct opgap_arena *arena = consumer->arena;
   int error = write_head(consumer, pairs, pairs_bytes, arena->last_anchor.ns);
   uint32_t slots = atomic_load_explicit(&arena->slots_high, memory_order_acquire);
-  consumer->scale = (struct opgap_tick_scale){
-      .ticks0 = arena->last_anchor.ticks, .ns0 = arena->last_anchor.ns, .mult = consumer->scale.mult};
+  pass_anchor(&consumer->line, arena->first_anchor,
+              &(struct opgap_tick_scale){arena->last_anchor.ticks, arena->last_anchor.ns, consumer->line.now.mult});
   for (uint32_t i = 0; i < slots && error == 0; i++) {
     struct opgap_thread *slot = opgap_arena_slot(arena, i);
     uint32_t state = atomic_load_explicit(&slot->state, memory_order_acquire); /* D */
@@ -659,7 +677,9 @@ long opgap_consumer_drain(struct opgap_consumer *consumer, struct opgap_anchor (
   struct opgap_arena *arena = consumer->arena;
   long records = 0;
   uint32_t slots = look_at_slots(consumer, mode);
-  struct opgap_anchor now = set_scale(consumer, clock(arena));
+  struct opgap_tick_scale scale;
+  struct opgap_anchor now = line_to(arena, clock(arena), &scale);
+  pass_anchor(&consumer->line, arena->first_anchor, &scale);
   for (uint32_t i = 0; i < slots; i++) {
     struct opgap_thread *slot = opgap_arena_slot(arena, i);
     if (consumer->seen[i].state == OPGAP_SLOT_FREE || consumer->seen[i].state == OPGAP_SLOT_TAKEN ||

@@ -169,15 +169,23 @@ static uint32_t name_index(struct opgap_encoder *encoder, uint64_t id)
   return encoder->name_index[h] = encoder->name_count;
 }
 
-void opgap_encode_begin(struct opgap_encoder *encoder, const struct opgap_tick_scale *scale)
+__attribute__((cold)) uint64_t opgap_line_ns_before(const struct opgap_time_line *line, uint64_t ticks)
 {
+  bool before = (int64_t)(ticks - line->before.ticks0) >= 0;
+  return opgap_scale(before ? &line->before : &line->older, ticks);
+}
+
+void opgap_encode_begin(struct opgap_encoder *encoder, const struct opgap_time_line *line)
+{
+  static const struct opgap_time_line identity = {
+      .now.mult = UINT64_C(1) << 32, .before.mult = UINT64_C(1) << 32, .older.mult = UINT64_C(1) << 32};
   for (unsigned i = 0; i < encoder->present_count; i++) {
     unsigned event = encoder->present[i];
     encoder->of_event[event] = encoder->statuses[event] = 0;
     encoder->lengths[event] = 0;
   }
   atomic_signal_fence(memory_order_seq_cst); /* as in add_event */
-  encoder->scale = scale ? *scale : (struct opgap_tick_scale){.mult = UINT64_C(1) << 32};
+  encoder->line = line ? *line : identity;
   encoder->present_count = encoder->count = encoder->records = encoder->loose = encoder->invalid = 0;
   encoder->name_count = encoder->fixed_count = 0;
   encoder->first_ns = UINT64_MAX;
@@ -235,8 +243,8 @@ static inline bool get_op(const struct opgap_encoder *encoder, uint64_t word0, c
   if (is_short) {
     const struct opgap_short_op *record = (const struct opgap_short_op *)w;
     uint64_t end = (uint64_t)ticks_high << 32 | word0 >> 32;
-    op->end = opgap_scale(&encoder->scale, end);
-    op->start = opgap_scale(&encoder->scale, end - record->length);
+    op->end = opgap_line_ns(&encoder->line, end);
+    op->start = opgap_line_ns(&encoder->line, end - record->length);
     name = record->name;
     stack = record->stack;
     sequence = (uint64_t)record->sequence;
@@ -249,8 +257,8 @@ static inline bool get_op(const struct opgap_encoder *encoder, uint64_t word0, c
     if ((name | stack) >> 32 || opgap_op_excess(0, w[6], w[5], w[7], status, sequence))
       return false;
     op->key[1] = w[6] | (uint64_t)opgap_short_counts(w[5], w[7], status) << 32;
-    op->start = opgap_scale(&encoder->scale, w[1]);
-    op->end = opgap_scale(&encoder->scale, w[2]);
+    op->start = opgap_line_ns(&encoder->line, w[1]);
+    op->end = opgap_line_ns(&encoder->line, w[2]);
   }
   uint64_t code = sequence == OPGAP_NO_SEQUENCE ? 0 : 1 + opgap_zigzag(sequence - encoder->sequence);
   op->key[0] = (word0 & KEY_WORD0) | name << 32;
@@ -343,14 +351,14 @@ static inline __attribute__((always_inline)) bool add_op(struct opgap_encoder *e
 static inline void unfold_short(const struct opgap_encoder *encoder, const struct opgap_record_shape *shape,
                                 uint64_t *to, uint64_t word0, const uint64_t *w, uint32_t ticks_high)
 {
-  uint64_t ticks = (uint64_t)ticks_high << 32 | word0 >> 32, end = opgap_scale(&encoder->scale, ticks);
+  uint64_t ticks = (uint64_t)ticks_high << 32 | word0 >> 32, end = opgap_line_ns(&encoder->line, ticks);
   to[0] = LOW(word0);
   to[1] = to[2] = end;
   if (shape->op) {
     const struct opgap_short_op *op = (const struct opgap_short_op *)w;
     struct counts counts = get_counts(op->counts);
     to[0] |= (uint64_t)counts.status << 32;
-    to[1] = opgap_scale(&encoder->scale, ticks - op->length);
+    to[1] = opgap_line_ns(&encoder->line, ticks - op->length);
     to[3] = op->name;
     to[4] = (uint64_t)op->sequence;
     to[5] = counts.allocs;
@@ -372,10 +380,10 @@ static inline void unfold(const struct opgap_encoder *encoder, const struct opga
     return;
   }
   to[0] = word0;
-  to[1] = opgap_scale(&encoder->scale, w[1]);
+  to[1] = opgap_line_ns(&encoder->line, w[1]);
   unsigned i = 2;
   if (shape->head == 3)
-    to[i++] = opgap_scale(&encoder->scale, w[2]);
+    to[i++] = opgap_line_ns(&encoder->line, w[2]);
   for (; i < shape->words; i++)
     to[i] = w[i];
 }

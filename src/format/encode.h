@@ -35,6 +35,20 @@ static inline uint64_t opgap_scale(const struct opgap_tick_scale *scale, uint64_
   return scale->ns0 + (uint64_t)(((__int128)(int64_t)(ticks - scale->ticks0) * (__int128)scale->mult) >> 32);
 }
 
+/* The time line: what was stamped before the last anchor, and is written only now, has its time from the interval in
+ * which it was stamped, as what was written then, and not from this one, whose slope would be drawn out backwards: by
+ * 50 us of a second, where anchors are a millisecond apart and 50 ns inexact. */
+struct opgap_time_line {
+  struct opgap_tick_scale now, before, older; /* each from its ticks0 on; the last one from the first anchor on */
+};
+uint64_t opgap_line_ns_before(const struct opgap_time_line *line, uint64_t ticks);
+static inline uint64_t opgap_line_ns(const struct opgap_time_line *line, uint64_t ticks)
+{
+  if (__builtin_expect((int64_t)(ticks - line->now.ticks0) >= 0, 1))
+    return opgap_scale(&line->now, ticks);
+  return opgap_line_ns_before(line, ticks);
+}
+
 #define OPGAP_ENCODE_MAX_RECORDS (OPGAP_ENCODE_MAX_WORDS / 2)
 
 #define OPGAP_FIXED_WORDS 2u    /* that a record of a fixed pattern counts as */
@@ -67,7 +81,7 @@ struct opgap_encoder {
   const char *(*name)(void *context, uint32_t id, uint32_t *length); /* NULL: lost */
   void *name_context;
   /* the chunk in the making */
-  struct opgap_tick_scale scale;
+  struct opgap_time_line line;
   uint64_t first_ns, last_ns; /* of all records */
   struct opgap_tree tree;
   struct opgap_leads leads;
@@ -112,8 +126,8 @@ struct opgap_encoded {
 
 void opgap_encoder_init(struct opgap_encoder *encoder, const struct opgap_event *hooks, unsigned hook_count);
 
-/* Begins a chunk.  scale: NULL when times are ns. */
-void opgap_encode_begin(struct opgap_encoder *encoder, const struct opgap_tick_scale *scale);
+/* Begins a chunk.  line: NULL when times are ns. */
+void opgap_encode_begin(struct opgap_encoder *encoder, const struct opgap_time_line *line);
 /* Adds the records of `count` words.  ticks_high: of the segment that they lie in, for short records.  Returns how many
  * words it took: fewer than `count` when the chunk has `limit` words (OPGAP_ENCODE_MAX_WORDS at most). */
 size_t opgap_encode_add(struct opgap_encoder *encoder, const uint64_t *words, size_t count, uint32_t ticks_high,

@@ -14,7 +14,7 @@ void *model_memcpy(void *to, const void *from, size_t bytes);
 void *model_memset(void *at, int byte, size_t bytes);
 int model_gettid(void);
 /* The words as they are: encoding and compression are pure functions of the consumer's own buffers. */
-void model_encode_begin(struct opgap_encoder *encoder, const struct opgap_tick_scale *scale);
+void model_encode_begin(struct opgap_encoder *encoder, const struct opgap_time_line *line);
 size_t model_encode_add(struct opgap_encoder *encoder, const uint64_t *words, size_t count, uint32_t ticks_high,
                         size_t limit);
 struct opgap_encoded model_encode_end(struct opgap_encoder *encoder, uint8_t *out);

@@ -82,9 +82,9 @@ int model_gettid(void)
   return model_self() < 0 ? setup_tid : (int)tids[model_self()];
 }
 
-void model_encode_begin(struct opgap_encoder *encoder, const struct opgap_tick_scale *scale)
+void model_encode_begin(struct opgap_encoder *encoder, const struct opgap_time_line *line)
 {
-  (void)scale;
+  (void)line;
   encoder->count = 0;
 }
 
