@@ -3,7 +3,6 @@
 #include "frameworks/loaded.h"
 
 #include <elf.h>
-#include <link.h>
 #include <string.h>
 
 #include "record/early.h"
@@ -45,7 +44,8 @@ static bool read_dynamic(struct opgap_loaded *object, const ElfW(Dyn) * entry)
 /* Describes an entry of dl_iterate_phdr; false when it has no usable symbol table. */
 static bool describe(const struct dl_phdr_info *info, struct opgap_loaded *object)
 {
-  *object = (struct opgap_loaded){.base = info->dlpi_addr};
+  *object =
+      (struct opgap_loaded){.base = info->dlpi_addr, .headers = info->dlpi_phdr, .header_count = info->dlpi_phnum};
   strncat(object->path, info->dlpi_name, sizeof object->path - 1);
   for (unsigned i = 0; i < info->dlpi_phnum; i++)
     if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)

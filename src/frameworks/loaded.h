@@ -7,15 +7,18 @@
 #ifndef OPGAP_FRAMEWORKS_LOADED_H
 #define OPGAP_FRAMEWORKS_LOADED_H
 
+#include <link.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct opgap_loaded {
-  uintptr_t base;           /* load bias */
-  const void *symbols;      /* ElfW(Sym)[] */
-  const char *strings;      /* string table */
-  const uint32_t *gnu_hash; /* DT_GNU_HASH */
+  uintptr_t base;             /* load bias */
+  const void *symbols;        /* ElfW(Sym)[] */
+  const char *strings;        /* string table */
+  const uint32_t *gnu_hash;   /* DT_GNU_HASH */
+  const ElfW(Phdr) * headers; /* program headers */
+  unsigned header_count;
   char path[1024];
 };
 

@@ -16,9 +16,10 @@ enum opgap_check_result {
   OPGAP_CHECK_UNSURE, /* no answer in time, or no probe process: worth another try later */
 };
 
-/* Runs the check in a probe process and then in this one.  sequence_offset: where a RecordFunction keeps its sequence
- * number, 0 when it was not found.  reason: why it did not pass. */
-enum opgap_check_result opgap_torch_check(const struct opgap_torch_api *api, unsigned *sequence_offset, char *reason,
-                                          size_t reason_size);
+/* Runs the check in a probe process, unless `proved` (this very library has passed it in another process), and then in
+ * this one.  sequence_offset: where a RecordFunction keeps its sequence number, 0 when it was not found.  reason: why
+ * it did not pass. */
+enum opgap_check_result opgap_torch_check(const struct opgap_torch_api *api, bool proved, unsigned *sequence_offset,
+                                          char *reason, size_t reason_size);
 
 #endif

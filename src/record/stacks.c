@@ -1,12 +1,12 @@
 #include "record/stacks.h"
 
 #include <dlfcn.h>
-#include <elf.h>
 #include <errno.h>
 #include <link.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "record/build_id.h"
 #include "record/early.h"
 #include "record/faults.h"
 #include "record/internal.h"
@@ -240,28 +240,9 @@ struct opgap_stack_counts opgap_stack_counts(void)
 
 static uint32_t build_id_of(const struct dl_phdr_info *info)
 {
-  for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-    const ElfW(Phdr) *header = &info->dlpi_phdr[i];
-    if (header->p_type != PT_NOTE)
-      continue;
-    const char *at = (const char *)(info->dlpi_addr + header->p_vaddr), *end = at + header->p_memsz;
-    while (end - at > (ptrdiff_t)sizeof(ElfW(Nhdr))) {
-      const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)at;
-      const char *owner = at + sizeof *note;
-      const uint8_t *id = (const uint8_t *)owner + ((note->n_namesz + 3) & ~3u);
-      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && memcmp(owner, "GNU", 4) == 0 &&
-          note->n_descsz <= 64 && (const char *)id + note->n_descsz <= end) {
-        char text[129];
-        for (unsigned b = 0; b < note->n_descsz; b++) {
-          text[2 * b] = "0123456789abcdef"[id[b] >> 4];
-          text[2 * b + 1] = "0123456789abcdef"[id[b] & 15];
-        }
-        return opgap_intern(text, note->n_descsz * 2);
-      }
-      at = (const char *)id + ((note->n_descsz + 3) & ~3u);
-    }
-  }
-  return 0;
+  char text[OPGAP_BUILD_ID_TEXT];
+  size_t length = opgap_build_id(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, text);
+  return length > 0 ? opgap_intern(text, length) : 0;
 }
 
 static uint32_t path_of(const struct dl_phdr_info *info)

@@ -54,6 +54,44 @@ def retried():
     expect_ops(run, trace)
 
 
+def run_counting(script, mode):
+    """A shell that runs the program as "$0" "$1" "$2", perhaps several times, all in one trace.  How many copies of its
+    processes tried the library; each makes two ranges."""
+    with tempfile.TemporaryDirectory() as folder:
+        count = os.path.join(folder, "count")
+        run = run_traced(TRACER, ["sh", "-c", script, HOST, LIBRARY, mode], {"FAKE_MARK": count}, limit=60)
+        check_equal("the shell's exit status", run.status, 0)
+        copies, odd = divmod(os.path.getsize(count), 2)
+    check_equal("ranges of a copy that did not end", odd, 0)
+    check_equal("what the tracer says", [line for line in run.errors.splitlines() if line.startswith("opgap")], [])
+    trace = Trace(OPDUMP, run.folder)
+    remove(run)
+    programs = [pid for pid in trace.ops if trace.calls(pid)]
+    check_equal("callbacks", run.output, "callbacks 10\n" * len(programs))
+    for pid in programs:
+        check_equal("ops", dict(trace.calls(pid)), {"range": 1, "outer": 1, "inner": 1, "last": 1})
+    return len(programs), copies
+
+
+def copies(mode, expected):
+    """What one process has proved about a library, the others of its trace take; but not where polling has found the
+    library, nor where nothing tells that it is the same one."""
+    check_equal("programs, copies", run_counting('"$0" "$1" "$2" && "$0" "$1" "$2" && "$0" "$1" "$2"', mode),
+                (3, int(expected)))
+
+
+def forged():
+    """A mark that is no empty file of this user's own is none."""
+    forgeries = ["echo x >$m", "rm $m && : >$m.other && ln -s $m.other $m", "rm $m && mkdir $m"]
+    if os.geteuid() == 0:
+        forgeries += ["rmdir $m && : >$m && chown 1 $m"]
+    script = '"$0" "$1" "$2" && m=$(echo $OPGAP_OUT/torch-*)'
+    for forgery in forgeries:
+        script += ' && %s && "$0" "$1" "$2"' % forgery
+    count = 1 + len(forgeries)
+    check_equal("programs, copies", run_counting(script, "ops"), (count, count))
+
+
 def threads():
     """Ranges that end elsewhere are recorded once and leave no stale op behind."""
     run, trace, _ = run_host("threads")
@@ -92,4 +130,4 @@ def late():
 
 
 main({"understood": understood, "refused": refused, "retried": retried, "threads": threads, "crowd": crowd, "forks": forks,
-      "late": late}, sys.argv[5:])
+      "late": late, "copies": copies, "forged": forged}, sys.argv[5:])

@@ -1,0 +1,19 @@
+/* Marks: empty files in the trace folder, by which one process tells the others of the same trace what it has found
+ * out about a library, so that they need not find it out again.
+ *
+ * A mark only saves work: whoever finds none goes on without.  One counts if it is an empty file of the process's own
+ * user.  Outside of the trace folder the tracer leaves nothing behind, since a program may look at its files.
+ *
+ * Threads   any; no hook runs inside.  errno stays.  Nothing is done once the program has confined itself (seccomp).
+ */
+#ifndef OPGAP_RECORD_MARKS_H
+#define OPGAP_RECORD_MARKS_H
+
+#include <stdbool.h>
+
+#define OPGAP_MARK_NAME 160u /* bytes, with the NUL; longer names are cut */
+
+bool opgap_mark_stands(const char *name);
+void opgap_mark_leave(const char *name);
+
+#endif
