@@ -88,28 +88,13 @@ FORK_HOOK(_Fork)
 
 static void end_session(int status);
 
-/* This thread is the only one: a folder has a link from each folder in it, and two more.  One that has been joined is
- * there for a moment longer. */
-static bool is_alone(void)
-{
-  struct stat status;
-  for (int i = 0; i < 1000; i++) {
-    if (opgap_raw6(SYS_newfstatat, AT_FDCWD, (long)"/proc/self/task", (long)&status, 0, 0, 0) != 0)
-      return false;
-    if (status.st_nlink == 3)
-      return true;
-    opgap_raw3(SYS_sched_yield, 0, 0, 0);
-  }
-  return false;
-}
-
 /* The thread ends without libc's knowledge.  The last one ends the process, so the tracer's own must be gone by then.
  */
 static void thread_leaves(int status)
 {
   if (!opgap_strict && opgap_session_pid() == opgap_raw_getpid())
     opgap_self(); /* the flusher may run before the program's thread has recorded anything */
-  if (!opgap_strict && opgap_thread_dying() && opgap_raw_gettid() == opgap_session_pid() && is_alone())
+  if (!opgap_strict && opgap_thread_dying() && opgap_raw_gettid() == opgap_session_pid() && opgap_thread_is_alone())
     end_session(status);
 }
 

@@ -1,4 +1,6 @@
 /* The producer's side: cells, slots, ring segments, ops.  See record.h for the contract, arena.h for the orderings. */
+#include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -97,6 +99,47 @@ void opgap_slot_release(uint32_t index)
 bool opgap_thread_is_gone(int tid)
 {
   return opgap_raw3(SYS_tgkill, opgap_state->pid, tid, 0) == -3 /* ESRCH */;
+}
+
+/* Is it on its way out, whatever keeps it there?  A thread that has been joined is, and is in /proc for a moment more.
+ */
+static bool is_leaving(const char *tid)
+{
+  char path[64], stat[512];
+  struct opgap_text to = {path, path + sizeof path - 1};
+  opgap_text_string(&to, "/proc/self/task/");
+  opgap_text_string(&to, tid);
+  opgap_text_string(&to, "/stat");
+  size_t length = opgap_raw_slurp(path, stat, sizeof stat);
+  const char *at = tid;
+  if (length == 0)
+    return opgap_thread_is_gone((int)opgap_take_number(&at));
+  for (at = stat + length; at > stat && *at != ')'; at--)
+    ;
+  for (unsigned blanks = 0; *at && blanks < 7; at++) /* the ninth field; the second one ends at the bracket */
+    blanks += *at == ' ';
+  return opgap_take_number(&at) & 4 /* PF_EXITING */;
+}
+
+bool opgap_thread_is_alone(void)
+{
+  _Alignas(struct dirent64) char entries[1024];
+  int self = opgap_raw_gettid();
+  bool alone = true;
+  long length = 0;
+  int fd = (int)opgap_raw_open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+  if (fd < 0)
+    return false;
+  while (alone && (length = opgap_raw3(SYS_getdents64, fd, (long)entries, sizeof entries)) > 0)
+    for (long next = 0; next < length && alone;) {
+      const struct dirent64 *entry = (const void *)(entries + next);
+      const char *at = entry->d_name;
+      next += entry->d_reclen;
+      if (*at != '.' && opgap_take_number(&at) != (uint64_t)self)
+        alone = is_leaving(entry->d_name);
+    }
+  opgap_raw_close(fd);
+  return alone && length == 0;
 }
 
 static struct opgap_thread *attach(void)
