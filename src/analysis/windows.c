@@ -140,18 +140,30 @@ uint64_t windows_opened(const struct process *p, uint64_t start, uint64_t end)
   return low > 0 && p->opened.at[low - 1] >= start ? p->opened.at[low - 1] : 0;
 }
 
+/* The first interval that ends after `start`, of those in which it was off, which come one after the other. */
+static size_t first_off(const struct process *p, uint64_t start)
+{
+  size_t low = 0, high = p->off.count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (p->off.at[middle].end <= start)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
 bool windows_off_within(const struct process *p, uint64_t start, uint64_t end)
 {
-  for (size_t i = 0; i < p->off.count; i++)
-    if (p->off.at[i].start < end && p->off.at[i].end > start)
-      return true;
-  return false;
+  size_t i = first_off(p, start);
+  return i < p->off.count && p->off.at[i].start < end;
 }
 
 uint64_t windows_off_between(const struct process *p, uint64_t start, uint64_t end)
 {
   uint64_t ns = 0;
-  for (size_t i = 0; i < p->off.count; i++) {
+  for (size_t i = first_off(p, start); i < p->off.count && p->off.at[i].start < end; i++) {
     uint64_t from = p->off.at[i].start > start ? p->off.at[i].start : start;
     uint64_t to = p->off.at[i].end < end ? p->off.at[i].end : end;
     ns += to > from ? to - from : 0;

@@ -1317,6 +1317,27 @@ START_TEST(test_window_begins_a_step)
 }
 END_TEST
 
+#define PAUSES 100000u
+
+/* Every second step was left out in part, or from its beginning to its end; those beside it are whole. */
+START_TEST(test_many_pauses)
+{
+  unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+  fake_setting(p, "OPGAP_CONTROL", "1");
+  for (uint64_t i = 0; i < PAUSES; i++) {
+    uint64_t at = 1000 + 100 * i, inset = i % 3 * 10;
+    window_edge(stream, false, at + inset);
+    window_edge(stream, true, at + 50 - inset);
+    fake_step(p, t, at + 50);
+    fake_step(p, t, at + 100);
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  assert_steps(s, PAUSES, 50);
+  ck_assert_uint_eq(s->steps.start_ns[PAUSES - 1] - s->steps.start_ns[0], (PAUSES - 1) * 100 * US);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* The window opens as the first optimizer's update ends, and the second one's is its first record. */
 START_TEST(test_window_opens_between_optimizers)
 {
@@ -2034,6 +2055,7 @@ int main(void)
   tcase_add_test(tests, test_schedule_gap_is_no_step);
   tcase_add_test(tests, test_schedule_gap_between_marks);
   tcase_add_test(tests, test_window_begins_a_step);
+  tcase_add_test(tests, test_many_pauses);
   tcase_add_test(tests, test_window_opens_between_optimizers);
   tcase_add_test(tests, test_schedule_without_gap);
   tcase_add_test(tests, test_limits_of_the_recording_are_said);
