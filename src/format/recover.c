@@ -594,7 +594,7 @@ static int recover_orphan(const char *path, const char *folder, void *unused)
   if (arena == NULL)
     return 0;
   int result = -1;
-  if (has_trace_file(arena) && same_files(arena) && access(arena->trace_file, F_OK) != 0 && errno == ENOENT &&
+  if (has_trace_file(arena) && access(arena->trace_file, F_OK) != 0 && errno == ENOENT && same_files(arena) &&
       !opgap_arena_alive(arena)) {
     unlink(path);
     munmap(arena, size);

@@ -263,10 +263,11 @@ def children(folder):
 
 
 def busy(folder):
-    """A job whose short children start and end all the time is switched as a whole, whatever they are just doing."""
+    """A job whose short children start and end meanwhile is switched as a whole, whatever they are just doing."""
     job = Job(folder, OPGAP_CONTROL="idle")
-    child = int(job.tell("b"))
+    child = int(job.tell("b " + job.pipe("orders")))
     for _ in range(20):
+        os.write(job.pipes["orders"], b"12")  # 50 children each
         out, errors = opgap("start", job.trace)
         assert out.startswith("recording started in ") and errors == "", (out, errors)
         job.tell("m 100")
