@@ -20,6 +20,10 @@ esac
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 . tools/packages.sh
+case $root in
+*[[:space:]:]*) die "the tests preload libraries of this tree, and LD_PRELOAD separates its names by blanks and colons: \
+check out to a path without them, not $root" ;;
+esac
 jobs=$(nproc)
 logs=$root/build-logs
 failed=""
@@ -31,15 +35,21 @@ fail()
   printf '%s\n' "opgap: $1: FAILED ${2-}"
 }
 
-# Runs a step with its output in a log; on failure prints the log's end.
+# Runs a step with its output in a log; on failure prints what sanitizers reported, and the log's end.
 step()
 {
   name=$1
   shift
   start=$(date +%s)
+  rm -f "$logs/$name".report.*
   if "$@" >"$logs/$name.log" 2>&1; then
     say "$name: passed ($(($(date +%s) - start)) s)"
   else
+    for report in "$logs/$name".report.*; do
+      [ -e "$report" ] || continue
+      say "$report:"
+      head -n 120 "$report"
+    done
     grep -E -A 20 'FAILED|error:|\*\*\*Failed|Error' "$logs/$name.log" | head -n 80
     fail "$name" "(all of its output: $logs/$name.log)"
   fi
@@ -84,10 +94,12 @@ build()
   cmake --preset "$preset" -DOPGAP_WERROR=$werror "$@" && cmake --build --preset "$preset" -j "$jobs"
 }
 
-# The unit tests alone, with the sanitizers' findings as failures.
+# The unit tests alone, with the sanitizers' findings as failures.  Reports go to files of their own: a test that expects
+# its child to fail throws the child's output away, and the flusher has closed it.
 sanitized_tests()
 {
-  build asan && UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ctest --preset asan -j "$jobs"
+  build asan && ASAN_OPTIONS=log_path=$logs/sanitized.report \
+    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$logs/sanitized.report ctest --preset asan -j "$jobs"
 }
 
 # What each compiler makes of a hook is counted; all other tests run the library that gcc made.
@@ -100,7 +112,7 @@ clang_tests()
 race_tests()
 {
   cmake --preset tsan -DOPGAP_WERROR=$werror && cmake --build --preset tsan -j "$jobs" --target test_record test_merge test_names &&
-    ctest --preset tsan -R '^unit-test_(record|merge|names)$'
+    TSAN_OPTIONS=log_path=$logs/races.report ctest --preset tsan -R '^unit-test_(record|merge|names)$'
 }
 
 # Sets torch2_python: an interpreter with a current PyTorch from PyPI, or nothing, with the reason said.
