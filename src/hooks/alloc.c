@@ -56,10 +56,16 @@ static void *bootstrap_alloc(size_t alignment, size_t size)
 
 static _Atomic uint64_t lent[LENT_BLOCKS / 64]; /* a bit each; its owner alone touches the block: acquire, release */
 
+/* The tracer is unwinding on this thread. */
+static inline bool lends(void)
+{
+  return opgap_unlikely(opgap_cell == &opgap_unwind_cell);
+}
+
 /* A zeroed block; NULL: the tracer is not unwinding, or there is none of that size. */
 static void *lent_take(size_t alignment, size_t size)
 {
-  if (opgap_cell != &opgap_unwind_cell || alignment > 16 || size > LENT_BYTES - 16)
+  if (!lends() || alignment > 16 || size > LENT_BYTES - 16)
     return NULL;
   for (unsigned w = 0; w < LENT_BLOCKS / 64; w++) {
     uint64_t taken = atomic_load_explicit(&lent[w], memory_order_relaxed);
@@ -201,7 +207,9 @@ static inline bool is_special(const struct opgap_thread *thread, unsigned counte
   }                                                                                                                    \
   OPGAP_HOT void *name params                                                                                          \
   {                                                                                                                    \
-    struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);                                                             \
+    if (OPGAP_IS_OFF(alloc))                                                                                           \
+      return lends() ? name##_slow args : OPGAP_PASS(name, args);                                                      \
+    struct opgap_thread *thread = opgap_known_thread();                                                                \
     if (opgap_unlikely(thread == NULL || is_special(thread, OPGAP_COUNTER_##name, size)))                              \
       return name##_event(JUST args, thread);                                                                          \
     opgap_count(thread, OPGAP_COUNTER_##name, size);                                                                   \
@@ -294,7 +302,14 @@ static __attribute__((noinline)) void free_event(void *block, struct opgap_threa
 
 OPGAP_HOT void free(void *block)
 {
-  struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);
+  if (OPGAP_IS_OFF(alloc)) {
+    if (opgap_unlikely(is_bootstrap(block)))
+      free_slow(block);
+    else
+      OPGAP_PASS(free, (block));
+    return;
+  }
+  struct opgap_thread *thread = opgap_known_thread();
   if (opgap_unlikely(thread == NULL || block == NULL || is_bootstrap(block))) {
     free_slow(block);
     return;
@@ -371,7 +386,9 @@ OPGAP_COLD void *realloc_slow(void *block, size_t size)
 
 OPGAP_HOT void *realloc(void *block, size_t size)
 {
-  struct opgap_thread *thread = OPGAP_ENTER_FAST(alloc);
+  if (OPGAP_IS_OFF(alloc))
+    return is_bootstrap(block) ? realloc_slow(block, size) : OPGAP_PASS(realloc, (block, size));
+  struct opgap_thread *thread = opgap_known_thread();
   if (opgap_unlikely(thread == NULL || size == 0 || is_bootstrap(block) ||
                      is_special(thread, OPGAP_COUNTER_realloc, size)))
     return realloc_slow(block, size);

@@ -41,12 +41,13 @@ static void *plain_set(void *to, int byte, size_t size)
   return to;
 }
 
-void *opgap_real_memmove(void *to, const void *from, size_t size)
+/* Out of line: the hooks would need a register more. */
+__attribute__((noinline)) void *opgap_real_memmove(void *to, const void *from, size_t size)
 {
   return opgap_likely(opgap_real.memmove != NULL) ? opgap_real.memmove(to, from, size) : plain_move(to, from, size);
 }
 
-void *opgap_real_memset(void *to, int byte, size_t size)
+__attribute__((noinline)) void *opgap_real_memset(void *to, int byte, size_t size)
 {
   return opgap_likely(opgap_real.memset != NULL) ? opgap_real.memset(to, byte, size) : plain_set(to, byte, size);
 }
@@ -118,8 +119,9 @@ static inline __attribute__((always_inline)) bool is_event(const struct opgap_th
          !opgap_sample_is_next(thread, counter);
 }
 
-static __attribute__((noinline)) void *move_event(struct opgap_thread *thread, unsigned id, unsigned counter, void *to,
-                                                  const void *from, size_t size)
+/* These have the hook's own arguments first: they stay in their registers. */
+static __attribute__((noinline)) void *move_event(void *to, const void *from, size_t size, unsigned id,
+                                                  unsigned counter, struct opgap_thread *thread)
 {
   if (opgap_unlikely(!is_event(thread, counter, size)))
     return slow_move(id, counter, to, from, size);
@@ -128,7 +130,7 @@ static __attribute__((noinline)) void *move_event(struct opgap_thread *thread, u
   return opgap_real.memmove(to, from, size);
 }
 
-static __attribute__((noinline)) void *set_event(struct opgap_thread *thread, void *to, int byte, size_t size)
+static __attribute__((noinline)) void *set_event(void *to, int byte, size_t size, struct opgap_thread *thread)
 {
   if (opgap_unlikely(!is_event(thread, OPGAP_COUNTER_memset, size)))
     return slow_set(to, byte, size);
@@ -147,9 +149,11 @@ static inline __attribute__((always_inline)) bool is_special(const struct opgap_
 static inline __attribute__((always_inline)) void *move(unsigned id, unsigned counter, void *to, const void *from,
                                                         size_t size)
 {
-  struct opgap_thread *thread = OPGAP_ENTER_FAST(copy);
+  if (OPGAP_IS_OFF(copy))
+    return opgap_real_memmove(to, from, size);
+  struct opgap_thread *thread = opgap_known_thread();
   if (opgap_unlikely(is_special(thread, counter, size)))
-    return move_event(thread, id, counter, to, from, size);
+    return move_event(to, from, size, id, counter, thread);
   opgap_count(thread, counter, size);
   return opgap_real.memmove(to, from, size);
 }
@@ -178,9 +182,11 @@ OPGAP_EXPORT void *__mempcpy(void *to, const void *from, size_t size)
 
 OPGAP_HOT void *memset(void *to, int byte, size_t size)
 {
-  struct opgap_thread *thread = OPGAP_ENTER_FAST(copy);
+  if (OPGAP_IS_OFF(copy))
+    return opgap_real_memset(to, byte, size);
+  struct opgap_thread *thread = opgap_known_thread();
   if (opgap_unlikely(is_special(thread, OPGAP_COUNTER_memset, size)))
-    return set_event(thread, to, byte, size);
+    return set_event(to, byte, size, thread);
   opgap_count(thread, OPGAP_COUNTER_memset, size);
   return opgap_real.memset(to, byte, size);
 }

@@ -90,6 +90,10 @@ static inline struct opgap_thread *opgap_known_thread(void)
   return opgap_cell->thread;
 }
 #define OPGAP_ENTER_FAST(group) (opgap_unlikely(!(opgap_active & OPGAP_GROUP_##group)) ? NULL : opgap_known_thread())
+/* Nothing of the group is recorded.  The hottest hooks ask this first and go to the real function at once, if it is
+ * bound, else the slow way: tracing that is off must not cost more than counting. */
+#define OPGAP_IS_OFF(group) opgap_unlikely(!(opgap_active & OPGAP_GROUP_##group))
+#define OPGAP_PASS(name, args) (opgap_likely(opgap_real.name != NULL) ? opgap_real.name args : name##_slow args)
 /* They begin a cache line: where other code put them, lock and unlock took 0.3 ns more or less. */
 #define OPGAP_HOT OPGAP_EXPORT __attribute__((aligned(64)))
 #define OPGAP_COLD static __attribute__((noinline, cold))

@@ -84,7 +84,9 @@ static inline bool is_clock(clockid_t clock)
   }                                                                                                                    \
   OPGAP_HOT int name params                                                                                            \
   {                                                                                                                    \
-    struct opgap_thread *thread = OPGAP_ENTER_FAST(sync);                                                              \
+    if (OPGAP_IS_OFF(sync))                                                                                            \
+      return OPGAP_PASS(name, args);                                                                                   \
+    struct opgap_thread *thread = opgap_known_thread();                                                                \
     if (opgap_unlikely(thread == NULL || opgap_real.tries == NULL || opgap_real.name == NULL || !(valid) ||            \
                        opgap_sample_is_next(thread, OPGAP_COUNTER_##name)))                                            \
       return name##_slow args;                                                                                         \
@@ -132,7 +134,7 @@ static inline bool has_waiters(const pthread_mutex_t *mutex)
   return word == 2 || (word & 0x80000000u);
 }
 
-OPGAP_COLD int unlock_slow(pthread_mutex_t *mutex)
+OPGAP_COLD int pthread_mutex_unlock_slow(pthread_mutex_t *mutex)
 {
   if (!OPGAP_BOUND(pthread_mutex_unlock))
     return OPGAP_MISSING(int);
@@ -147,9 +149,11 @@ OPGAP_COLD int unlock_slow(pthread_mutex_t *mutex)
 
 OPGAP_HOT int pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
-  struct opgap_thread *thread = OPGAP_ENTER_FAST(sync);
+  if (OPGAP_IS_OFF(sync))
+    return OPGAP_PASS(pthread_mutex_unlock, (mutex));
+  struct opgap_thread *thread = opgap_known_thread();
   if (opgap_unlikely(thread == NULL || has_waiters(mutex)))
-    return unlock_slow(mutex);
+    return pthread_mutex_unlock_slow(mutex);
   opgap_count_call(thread, OPGAP_COUNTER_pthread_mutex_unlock);
   return opgap_real.pthread_mutex_unlock(mutex);
 }
@@ -223,7 +227,9 @@ SEM_HOOK(sem_clockwait, (sem_t * sem, clockid_t clock, const struct timespec *un
   }                                                                                                                    \
   OPGAP_HOT int name params                                                                                            \
   {                                                                                                                    \
-    struct opgap_thread *thread = OPGAP_ENTER_FAST(sync);                                                              \
+    if (OPGAP_IS_OFF(sync))                                                                                            \
+      return OPGAP_PASS(name, (object));                                                                               \
+    struct opgap_thread *thread = opgap_known_thread();                                                                \
     if (opgap_unlikely(thread == NULL || opgap_real.name == NULL || (waits)))                                          \
       return name##_slow(object);                                                                                      \
     opgap_count_call(thread, OPGAP_COUNTER_##name);                                                                    \

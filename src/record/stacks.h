@@ -27,7 +27,7 @@
 
 /* The cell of a thread in libunwind: hooks pass through, and give it no descriptor. */
 struct opgap_cell;
-extern struct opgap_cell opgap_unwind_cell;
+extern struct opgap_cell opgap_unwind_cell __attribute__((visibility("hidden")));
 
 /* Shortest span that gets a stack, in ticks; UINT64_MAX: none does. */
 extern uint64_t opgap_stack_ticks;
