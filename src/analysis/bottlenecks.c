@@ -433,8 +433,8 @@ static const char *record_workers(const struct list *l)
        "are "
        "programs of their own (spawn, forkserver)."},
       {"OPGAP_SCHEDULE", NULL,
-       "Record the workers as well to see what they do: a --schedule leaves those out that are programs of "
-       "their own (spawn, forkserver), as they have no steps."},
+       "Record the workers as well to see what they do: a --schedule leaves out what they do outside of its windows, "
+       "make these longer (active=N)."},
       {"OPGAP_DELAY", NULL,
        "Record the workers as well to see what they do: OPGAP_DELAY (--delay) leaves out what a process does before."},
       {"OPGAP_DURATION", NULL,

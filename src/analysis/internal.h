@@ -362,13 +362,14 @@ struct usage {
 /* When the switches in a process's own trace had it off (windows.c). */
 struct switches {
   bool read, any; /* any: such switches are there */
-  VEC(struct interval) off;
+  uint64_t first_ns;
+  VEC(struct interval) off; /* ascending, the last may have no end */
 };
 
 struct process {
   const struct opgap_process_info *info;
   struct switches switches;
-  VEC(struct interval) off;     /* when it was stopped from outside (windows.c); ascending, the last may have no end */
+  VEC(struct interval) off;     /* when it was not recorded (windows.c): disjoint */
   VEC(uint64_t) opened;         /* when windows of its schedule opened, where it goes by its own steps; ascending */
   uint64_t opens_ns, closes_ns; /* it was recorded from here, and until here, by OPGAP_DELAY and OPGAP_DURATION */
   struct hook hooks[OPGAP_MAX_EVENTS];

@@ -1,5 +1,5 @@
-/* When a process was not recorded: outside of the windows of OPGAP_SCHEDULE where it follows those of the process that
- * forked it (record/schedule.h), between `opgap stop` and `opgap start`, or before the first start (OPGAP_CONTROL),
+/* When a process was not recorded: outside of the windows of OPGAP_SCHEDULE where it follows those of an ancestor
+ * (record/schedule.h), between `opgap stop` and `opgap start`, or before the first start (OPGAP_CONTROL),
  * before OPGAP_DELAY and after OPGAP_DURATION, and what the flight recorder dropped (OPGAP_KEEP).
  *
  * Read before the analysis begins, because GPU activity is looked at ahead of the records that tell of it. */
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads the switches in the trace of a process, once: all that it forked ask for them.  False: there is none. */
+/* Reads the switches in the trace of a process, once: all that it started ask for them.  False: there is none. */
 static bool read_switches(struct analysis *a, unsigned process)
 {
   struct switches *switches = &a->processes[process].switches;
@@ -25,6 +25,8 @@ static bool read_switches(struct analysis *a, unsigned process)
     for (size_t i = 0; i < n; i++) {
       if (records[i].event != OPGAP_EV_RECORDING)
         continue;
+      if (!switches->any)
+        switches->first_ns = records[i].start_ns;
       switches->any = true;
       if ((records[i].status == 0) == off)
         continue;
@@ -40,11 +42,13 @@ static bool read_switches(struct analysis *a, unsigned process)
   return switches->any;
 }
 
-/* Those of a process's trace, its own or that of who forked it, are when p was off. */
-static void follow_switches(struct process *p, const struct switches *switches)
+/* Those of a process's trace, its own or an ancestor's, are when p was off, up to `until`. */
+static void follow_switches(struct process *p, const struct switches *switches, uint64_t until)
 {
-  for (size_t i = 0; i < switches->off.count; i++)
-    *VEC_PUSH(&p->off) = switches->off.at[i];
+  for (size_t i = 0; i < switches->off.count && switches->off.at[i].start < until; i++) {
+    struct interval off = switches->off.at[i];
+    *VEC_PUSH(&p->off) = (struct interval){off.start, off.end < until ? off.end : until};
+  }
 }
 
 /* A setting in seconds, in ns; 0: not set. */
@@ -61,7 +65,7 @@ static bool may_be_parent(const struct opgap_process_info *parent, const struct 
          strcmp(parent->boot_id, child->boot_id) == 0 && strcmp(parent->host, child->host) == 0;
 }
 
-/* The process that forked this one; UINT32_MAX: not known. */
+/* The process that started this one; UINT32_MAX: not known. */
 static unsigned parent_of(const struct analysis *a, const struct opgap_process_info *info)
 {
   unsigned parent = UINT32_MAX;
@@ -89,26 +93,24 @@ static uint64_t program_start(const struct analysis *a, const struct opgap_proce
 }
 
 /* Who goes by its own steps has switches in its own trace, and its steps tell what was recorded, from where a window
- * opened; those that it forked have its windows. */
-static void follow_schedule(struct analysis *a, struct process *p, unsigned process)
+ * opened.  Others have the windows of the nearest ancestor that does, from its first step on, and up to there those of
+ * who is above that one.  False: it has none of an ancestor's. */
+static bool follow_schedule(struct analysis *a, struct process *p, unsigned process)
 {
   if (read_switches(a, process)) {
     for (size_t i = 0; i < p->switches.off.count; i++)
       if (p->switches.off.at[i].end != UINT64_MAX)
         *VEC_PUSH(&p->opened) = p->switches.off.at[i].end;
-    return;
+    return false;
   }
-  const struct opgap_process_info *info = p->info;
-  while (info->forked) {
-    unsigned parent = parent_of(a, info);
-    if (parent == UINT32_MAX)
-      return;
-    if (read_switches(a, parent)) {
-      follow_switches(p, &a->processes[parent].switches);
-      return;
+  uint64_t until = UINT64_MAX;
+  for (unsigned at = parent_of(a, p->info); at != UINT32_MAX && until > p->info->start_ns;
+       at = parent_of(a, a->source->process(a->source->context, at)))
+    if (read_switches(a, at)) {
+      follow_switches(p, &a->processes[at].switches, until);
+      until = a->processes[at].switches.first_ns;
     }
-    info = a->source->process(a->source->context, parent);
-  }
+  return until != UINT64_MAX;
 }
 
 void windows_open(struct analysis *a, unsigned process)
@@ -121,9 +123,10 @@ void windows_open(struct analysis *a, unsigned process)
   p->closes_ns = start && duration ? p->opens_ns + duration : UINT64_MAX;
   if (a->source->info(a->source->context, process, "OPGAP_CONTROL") != NULL) {
     read_switches(a, process);
-    follow_switches(p, &p->switches);
-  } else if (a->source->info(a->source->context, process, "OPGAP_SCHEDULE") != NULL) {
-    follow_schedule(a, p, process);
+    follow_switches(p, &p->switches, UINT64_MAX);
+  } else if (a->source->info(a->source->context, process, "OPGAP_SCHEDULE") != NULL && follow_schedule(a, p, process)) {
+    p->opens_ns = 0; /* the ancestor's limits of time are in its windows */
+    p->closes_ns = UINT64_MAX;
   }
 }
 

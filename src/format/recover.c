@@ -16,6 +16,7 @@
 #define ZSTD_STATIC_LINKING_ONLY
 #include <zstd.h>
 
+#include "format/lineage.h"
 #include "format/trace_format.h"
 
 bool opgap_get_long_varint(const uint8_t **at, const uint8_t *end, uint64_t *value)
@@ -606,9 +607,10 @@ static int recover_orphan(const char *path, const char *folder, void *unused)
   return result == 0;
 }
 
-/* Calls visit with the path of every ring where rings of this trace can be; the sum of what it returns. */
-static int each_ring(const char *trace, int (*visit)(const char *path, const char *folder, void *context),
-                     void *context)
+/* Calls visit with the path of every file with this suffix where rings of this trace can be; the sum of what it
+ * returns. */
+static int each_file(const char *trace, const char *suffix,
+                     int (*visit)(const char *path, const char *folder, void *context), void *context)
 {
   char folder[PATH_MAX];
   if (realpath(trace, folder) == NULL) { /* if it was removed, there are rings to be removed */
@@ -625,7 +627,7 @@ static int each_ring(const char *trace, int (*visit)(const char *path, const cha
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
       char path[1400];
       size_t n = strlen(places[i]);
-      if (strncmp(entry->d_name, "opgap-", 6) != 0 || !ends_with(entry->d_name, ".ring") || n > 1024)
+      if (strncmp(entry->d_name, "opgap-", 6) != 0 || !ends_with(entry->d_name, suffix) || n > 1024)
         continue;
       memcpy(path, places[i], n);
       path[n] = '/';
@@ -637,8 +639,48 @@ static int each_ring(const char *trace, int (*visit)(const char *path, const cha
   return count;
 }
 
+static int each_ring(const char *trace, int (*visit)(const char *path, const char *folder, void *context),
+                     void *context)
+{
+  return each_file(trace, ".ring", visit, context);
+}
+
+/* A process of another pid namespace cannot be judged, nor who is just taking a place. */
+static bool has_living(struct opgap_lineage *lineage)
+{
+  uint64_t own = opgap_pid_namespace();
+  for (uint32_t i = 0; i < atomic_load(&lineage->used) && i < OPGAP_LINEAGE_PLACES; i++) {
+    struct opgap_lineage_place *place = &lineage->places[i];
+    int32_t pid = atomic_load(&place->pid);
+    if (pid != 0 && (atomic_load(&place->ref) == 0 || atomic_load(&place->pid_namespace) != own ||
+                     start_of(pid) == atomic_load(&place->start_time)))
+      return true;
+  }
+  return false;
+}
+
+/* Removes a lineage all of whose processes were killed, of whatever trace. */
+static int remove_lineage(const char *path, const char *folder, void *unused)
+{
+  (void)folder, (void)unused;
+  struct stat status;
+  int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  struct opgap_lineage *lineage = MAP_FAILED;
+  if (fd >= 0 && fstat(fd, &status) == 0 && status.st_size == sizeof *lineage)
+    lineage = mmap(NULL, sizeof *lineage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (fd >= 0)
+    close(fd);
+  if (lineage == MAP_FAILED)
+    return 0;
+  if (atomic_load(&lineage->magic) == OPGAP_LINEAGE_MAGIC && atomic_load(&lineage->used) > 0 && !has_living(lineage))
+    unlink(path);
+  munmap(lineage, sizeof *lineage);
+  return 0;
+}
+
 int opgap_trace_recover(const char *trace)
 {
+  each_file(trace, OPGAP_LINEAGE_SUFFIX, remove_lineage, NULL);
   return each_ring(trace, recover_orphan, NULL);
 }
 

@@ -6,6 +6,7 @@
 #include "record/clock.h"
 #include "record/early.h"
 #include "record/internal.h"
+#include "record/lineage.h"
 #include "record/raw.h"
 
 /* opgap_active has a page of its own, over which the control page can be mapped.  Pages of 4 KiB only: where they are
@@ -14,8 +15,8 @@ static _Alignas(OPGAP_CONTROL_BYTES) char active_page[OPGAP_CONTROL_BYTES];
 extern uint32_t opgap_active __attribute__((alias("active_page")));
 
 OPGAP_EARLY_DATA static struct opgap_control *control; /* the mapped page, NULL: none */
-/* The process whose schedule is in opgap_active's page, which it shares with the children that it forks; 0: the page
- * belongs to this process alone. */
+/* Where there is no lineage: the process whose schedule is in opgap_active's page, which it shares with the children
+ * that it forks; 0: the page belongs to this process alone. */
 OPGAP_EARLY_DATA static _Atomic int leader;
 OPGAP_EARLY_DATA static bool halted;
 OPGAP_EARLY_DATA static uint32_t last_open; /* what the schedule wants */
@@ -27,7 +28,7 @@ bool opgap_control_mapped(void)
 
 bool opgap_control_stopped(void)
 {
-  return control != NULL && atomic_load(&control->wanted) == 0;
+  return control != NULL && !opgap_lineage_has() && atomic_load(&control->wanted) == 0;
 }
 
 static bool map_page(int protection_flags, int fd, long offset)
@@ -55,6 +56,28 @@ bool opgap_control_detach(void)
   return true;
 }
 
+bool opgap_control_begin(bool forked)
+{
+  const struct opgap_settings *settings = &opgap_config.settings;
+  if (settings->schedule.active == 0 || settings->control != OPGAP_CONTROL_OFF)
+    return opgap_control_detach();
+  struct opgap_control *page = opgap_lineage_join(active_page, forked);
+  if (page != NULL)
+    atomic_store(&leader, 0);
+  else if (control != NULL)
+    atomic_store(&leader, -1); /* the page stays its parent's, whatever that one's pid is here */
+  control = page;
+  return true;
+}
+
+void opgap_control_leave(void)
+{
+  if (!opgap_lineage_has() || !replace_page(MAP_PRIVATE)) /* without memory the place stays taken as long as it lives */
+    return;
+  control = NULL;
+  opgap_lineage_leave();
+}
+
 bool opgap_control_lead(void)
 {
   if (control != NULL || !replace_page(MAP_SHARED))
@@ -65,6 +88,8 @@ bool opgap_control_lead(void)
 
 bool opgap_control_leads(void)
 {
+  if (opgap_lineage_has())
+    return opgap_lineage_leads();
   int pid = atomic_load(&leader);
   return pid != 0 && pid == opgap_raw_getpid();
 }

@@ -19,18 +19,22 @@ void opgap_control_attach(void);
 /* After an exec that failed, when the ring is that of a running process again: while it was not, the tool passed it
  * over, and its word is in the trace folder. */
 void opgap_control_again(void);
+/* A session begins: opgap_active becomes this process's.  With a schedule, whose windows may be those of another
+ * process, it gets a page that both can write (lineage.h).  False: there is no memory, and nothing may be recorded. */
+bool opgap_control_begin(bool forked);
+/* The session has ended, or cannot begin: nothing of this process is written by others any more. */
+void opgap_control_leave(void);
 /* In a forked child: the page is the parent's.  Puts private memory with the same value in its place.  False: there is
  * no memory for that, and the page stays; nothing may be recorded, and the calls below leave it alone. */
 bool opgap_control_detach(void);
 /* The page is mapped: a forked child must start its own session at once, its parent's end would switch it off. */
 bool opgap_control_mapped(void);
 
-/* From here on opgap_active is set by this process's schedule for the children that it forks, too: DataLoader workers
- * have no steps of their own.  False: with OPGAP_CONTROL each process has a page of its own, or there is no memory. */
+/* Without a place in the lineage: from here on opgap_active is set by this process's schedule for the children that it
+ * forks, too.  False: with OPGAP_CONTROL each process has a page of its own, or there is no memory. */
 bool opgap_control_lead(void);
-bool opgap_control_leads(void); /* it does */
-/* It is set by the schedule of a process that forked this one.  Its session begins at once, too: when it began tells
- * the reader which windows it was there for. */
+bool opgap_control_leads(void); /* this process goes by its own steps */
+/* opgap_active is another process's, which forked this one. */
 bool opgap_control_follows(void);
 /* Recording is stopped from outside. */
 bool opgap_control_stopped(void);

@@ -144,6 +144,11 @@ int opgap_trace_append(void *context, const void *bytes, size_t size);
 /* Shortens the trace file.  False: it cannot. */
 bool opgap_trace_cut(uint64_t bytes);
 
+/* Field 22 of /proc/PID/stat, and the parent's pid; 0: there is no such process, or it has ended.  pid 0: this one. */
+uint64_t opgap_process_start_time(int pid, int *parent);
+/* May the tracer map so many bytes more (RLIMIT_AS)? */
+bool opgap_room_for(uint64_t bytes);
+
 /* Text building without stdio.  A full buffer cuts. */
 struct opgap_text {
   char *at, *end; /* end: last byte, kept for the NUL */

@@ -3,6 +3,7 @@
 #include "record/control.h"
 #include "record/early.h"
 #include "record/internal.h"
+#include "record/lineage.h"
 
 /* Of src/gpu, when it is built in. */
 __attribute__((weak)) void opgap_gpu_window(void);
@@ -38,8 +39,12 @@ static bool is_on(void)
 OPGAP_EARLY_CODE static void apply(void)
 {
   bool on = is_on();
-  if (opgap_control_leads())
-    mark(on);
+  if (opgap_config.settings.schedule.active != 0) {
+    if (opgap_control_leads())
+      mark(on);
+    opgap_lineage_say(on);
+    on |= opgap_lineage_has(); /* then the lineage tells when it is on */
+  }
   opgap_active_open(on ? opgap_config.groups : (uint32_t)OPGAP_GROUP_process);
   if (opgap_gpu_window) /* at once: a step of the window may be shorter than the flusher's round */
     opgap_gpu_window();
@@ -59,6 +64,13 @@ OPGAP_EARLY_CODE bool opgap_schedule_start(uint32_t groups)
   return opens_ns || closes_ns;
 }
 
+void opgap_schedule_forked(void)
+{
+  atomic_store(&marked, -1);
+  if (opgap_lineage_has())
+    apply();
+}
+
 bool opgap_schedule_waits(void)
 {
   return atomic_load(&marked) == 0;
@@ -68,8 +80,11 @@ void opgap_schedule_step(void)
 {
   if (opgap_config.settings.schedule.active == 0 || opgap_active == 0)
     return;
+  bool was_on;
   atomic_fetch_add(&steps, 1);
-  if (opgap_control_follows() && opgap_control_lead()) /* it goes by its own steps from here on */
+  if (opgap_lineage_step(&was_on)) /* it goes by its own steps from here on: the trace says from what */
+    mark(was_on);
+  else if (opgap_control_follows() && opgap_control_lead())
     atomic_store(&marked, -1);
   apply();
 }

@@ -327,6 +327,11 @@ static void *consumer_memory; /* a forked child takes over its copy of the paren
 /* What the tracer may map: a program within limits of memory has use for nearly all that they leave. */
 #define SHARE_OF_LIMIT 16u
 
+bool opgap_room_for(uint64_t bytes)
+{
+  return bytes <= address_space_left() / SHARE_OF_LIMIT;
+}
+
 /* The most that rings may have; 0: nothing.  data: in private memory. */
 static uint64_t room_for_rings(bool data)
 {
@@ -427,17 +432,26 @@ static struct opgap_arena *make_arena(const char *stem)
 
 /* ---- the process's description ---- */
 
-/* Field 22 of /proc/self/stat, counted behind the last ')' because the name may hold anything. */
-static uint64_t process_start_time(int *ppid)
+/* Counted behind the last ')' because the name may hold anything. */
+uint64_t opgap_process_start_time(int pid, int *parent)
 {
-  char text[1024];
-  size_t length = opgap_raw_slurp("/proc/self/stat", text, sizeof text);
+  char path[40], text[1024];
+  struct opgap_text name = {path, path + sizeof path - 1};
+  opgap_text_string(&name, "/proc/");
+  if (pid != 0)
+    opgap_text_number(&name, (uint64_t)pid, 10);
+  else
+    opgap_text_string(&name, "self");
+  opgap_text_string(&name, "/stat");
+  size_t length = opgap_raw_slurp(path, text, sizeof text);
   const char *at = text + length;
   while (at > text && *at != ')')
     at--;
+  if (at == text || at[1] == 0 || at[2] == 'Z' || at[2] == 'X')
+    return 0;
   for (int field = 2; *at && field < 22;)
     if (*at++ == ' ' && ++field == 4)
-      *ppid = (int)opgap_take_number(&at);
+      *parent = (int)opgap_take_number(&at);
   return opgap_take_number(&at);
 }
 
@@ -630,8 +644,7 @@ static long begin(struct opgap_state *state, bool forked)
 {
   static uint8_t description[32 * 1024]; /* one start at a time */
   int ppid = 0;
-  state->pid = opgap_raw_getpid();
-  uint64_t start_time = process_start_time(&ppid);
+  uint64_t start_time = opgap_process_start_time(0, &ppid);
   char stem[128];
   struct opgap_text text = {stem, stem + sizeof stem - 1};
   opgap_text_string(&text, "opgap-");
@@ -797,7 +810,9 @@ bool opgap_session_begin(void)
   if (state != before)
     atomic_store(&state->phase, OPGAP_PHASE_STARTING);
   opgap_state = state;
-  if (!opgap_control_detach()) {
+  state->pid = opgap_raw_getpid();
+  if (!opgap_control_begin(forked)) {
+    state->pid = 0; /* opgap_active is the parent's */
     atomic_store(&state->phase, OPGAP_PHASE_FAILED);
     say_untraced(-ENOMEM, false);
     return false;
@@ -808,12 +823,14 @@ bool opgap_session_begin(void)
   }
   if (forked && opgap_config.settings.children == OPGAP_CHILDREN_NONE) {
     opgap_active_halt();
+    opgap_control_leave();
     atomic_store(&state->phase, OPGAP_PHASE_FAILED);
     return false;
   }
   long error = begin(state, forked);
   if (error < 0) {
     opgap_active_halt();
+    opgap_control_leave();
     give_up_memory(state);
     atomic_store(&state->phase, OPGAP_PHASE_FAILED);
     if (!state->write_failed)
@@ -824,6 +841,8 @@ bool opgap_session_begin(void)
   }
   atomic_store_explicit(&state->phase, OPGAP_PHASE_RUNNING, memory_order_release);
   opgap_guest_host(state->arena);
+  if (forked)
+    opgap_schedule_forked();
   if (opgap_frameworks_session_started)
     opgap_frameworks_session_started();
   if (opgap_hooks_session_started)
@@ -1317,5 +1336,6 @@ OPGAP_EARLY_CODE void opgap_session_end(int exit_status)
     state->arena->exit_status = exit_status & 0xff;
     atomic_store(&state->arena->end, OPGAP_ARENA_CLEAN);
   }
+  opgap_control_leave();
   opgap_cell = cell;
 }

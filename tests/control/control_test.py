@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -156,6 +157,177 @@ def schedule(folder):
     report = json.loads(opgap("report", "--format", "json", job.trace)[0])
     assert not any("recording was off" in n for n in report["trace"]["notices"]), report["trace"]["notices"]
     remove_rings([late])
+
+
+def lineages():
+    return set(glob.glob("/dev/shm/opgap-*.lineage"))
+
+
+def lineage_of(job):
+    """The file that the processes of a job share (src/format/lineage.h)."""
+    status = os.stat(job.trace)
+    return f"/dev/shm/opgap-{os.getuid()}-{status.st_dev:x}-{status.st_ino:x}.lineage"
+
+
+def schedule_executed(folder):
+    """Programs that are executed follow the windows as forked children do, through processes of either kind; also those
+    that start in the middle of a window."""
+    job = Job(folder, OPGAP_SCHEDULE="wait=2,active=2,repeat=2")
+    pid = job.program.pid
+    early, forked = int(job.tell("x " + job.pipe("early"))), int(job.tell("f " + job.pipe("forked")))
+    nested = int(job.tell("x " + job.pipe("nested"), "forked"))
+    everybody = ["main", "early", "forked", "nested"]
+
+    def nothing():
+        for name in everybody:
+            job.tell("m 1000", name)
+
+    nothing()
+    job.tell("s 1")
+    nothing()
+    job.tell("s 1")
+    for name, count in (("main", 1), ("early", 2), ("forked", 3), ("nested", 4)):
+        job.tell("m %d" % count, name)
+    late, deep = int(job.tell("x " + job.pipe("late"))), int(job.tell("x " + job.pipe("deep"), "nested"))
+    job.tell("m 5", "late")
+    job.tell("m 6", "deep")
+    everybody += ["late", "deep"]
+    job.tell("s 2")
+    nothing()
+    assert os.path.exists(lineage_of(job)), lineages()
+    assert job.tell("q", "forked") == "ok"  # nested's parent: it follows who is above
+    everybody.remove("forked")
+    between = int(job.tell("x " + job.pipe("between"), "deep"))
+    everybody.append("between")
+    nothing()
+    job.tell("s 2")
+    for name, count in (("main", 10), ("early", 20), ("nested", 30), ("late", 40), ("deep", 50), ("between", 60)):
+        job.tell("m %d" % count, name)
+    job.tell("s 2")
+    nothing()
+    job.end(*[name for name in everybody if name != "main"], "main")
+    wanted = {pid: 11, early: 22, forked: 3, nested: 34, late: 45, deep: 56, between: 60}
+    assert mallocs(job.trace) == wanted, (mallocs(job.trace), wanted)
+    for at in wanted:
+        assert switches(job.trace, at) == ([0, 1, 0, 1, 0] if at == pid else []), (at, switches(job.trace, at))
+    assert not os.path.exists(lineage_of(job))
+
+
+def schedule_owners(folder):
+    """Each follows the nearest ancestor that has ended a step, also one that started before that one's first: two ranks
+    of a launcher without steps, their workers, and one of these that has steps of its own."""
+    job = Job(folder, OPGAP_SCHEDULE="wait=1,active=2,repeat=1")
+    pid = job.program.pid
+    rank = {name: int(job.tell("%s %s" % (how, job.pipe(name)))) for name, how in (("a", "x"), ("b", "f"))}
+    worker = {name: int(job.tell("%s %s" % (how, job.pipe(name)), to))
+              for name, how, to in (("ax", "x", "a"), ("af", "f", "a"), ("bx", "x", "b"), ("bf", "f", "b"))}
+    counts = {"main": 0, "a": 0, "b": 0, "ax": 0, "af": 0, "bx": 0, "bf": 0}
+
+    def all_but(*recorded):
+        for i, name in enumerate(counts):
+            job.tell("m %d" % (1 + i if name in recorded else 1000), name)
+            counts[name] += 1 + i if name in recorded else 0
+
+    all_but()
+    job.tell("s 1", "a")
+    all_but("a", "ax", "af")
+    job.tell("s 1", "b")
+    all_but("a", "ax", "af", "b", "bx", "bf")
+    job.tell("s 2", "a")
+    all_but("b", "bx", "bf")
+    job.tell("s 1", "bx")
+    all_but("b", "bx", "bf")
+    job.tell("s 2", "b")
+    all_but("bx")
+    job.tell("s 2", "bx")
+    all_but()
+    job.end("ax", "af", "bx", "bf", "a", "b", "main")
+    pids = {"main": pid, **rank, **worker}
+    wanted = {pids[name]: count for name, count in counts.items() if count > 0}
+    assert mallocs(job.trace) == wanted, (mallocs(job.trace), pids, counts)
+    found = {name: switches(job.trace, at) for name, at in pids.items()}
+    assert found == {"main": [0], "a": [0, 1, 0], "b": [0, 1, 0], "ax": [], "af": [], "bx": [1, 0], "bf": []}, found
+    assert not os.path.exists(lineage_of(job))
+
+
+def schedule_orphans(folder):
+    """Whose leader is killed or ends goes on as it was; the files of killed processes go with the next command."""
+    for kills in (True, False):
+        for steps in (2, 4):
+            place = os.path.join(folder, "%d%d" % (kills, steps))
+            os.mkdir(place)
+            job = Job(place, OPGAP_SCHEDULE="wait=2,active=2,repeat=2")
+            pid = job.program.pid
+            child = int(job.tell("x " + job.pipe("child")))
+            job.tell("s %d" % steps)
+            job.tell("m 1", "child")
+            if kills:
+                job.program.kill()
+                job.program.wait(timeout=30)
+            else:
+                job.end()
+            job.tell("m 2", "child")
+            late = int(job.tell("x " + job.pipe("late"), "child"))
+            job.tell("m 4", "late")
+            assert os.path.exists(lineage_of(job))
+            os.kill(late, signal.SIGKILL)
+            if kills:
+                os.kill(child, signal.SIGKILL)
+            else:
+                assert job.tell("q", "child") == "ok"
+            deadline = time.monotonic() + 60
+            while any(os.path.exists(f"/proc/{at}") and open(f"/proc/{at}/stat").read().rsplit(")", 1)[1][1] not in "ZX"
+                      for at in (child, late)):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            found, on = mallocs(job.trace), steps == 2
+            assert (found.get(child, 0), found.get(late, 0)) == ((3, 4) if on else (0, 0)), (kills, steps, found)
+            assert found.get(pid, 0) == 0
+            assert not os.path.exists(lineage_of(job)), (kills, steps)
+            remove_rings([late])
+
+
+def schedule_namespace(folder):
+    """A program in a pid namespace of its own follows, too, and so do those that it starts there."""
+    job = Job(folder, OPGAP_SCHEDULE="wait=1,active=1,repeat=1")
+    if job.tell("n " + job.pipe("first")) != "ok":
+        job.end()
+        print("skipped: no pid namespace can be made here")
+        sys.exit(77)
+    second = int(job.tell("x " + job.pipe("second"), "first"))
+    for name in ("main", "first", "second"):
+        job.tell("m 1000", name)
+    job.tell("s 1")
+    for name, count in (("main", 1), ("first", 2), ("second", 3)):
+        job.tell("m %d" % count, name)
+    job.tell("s 1")
+    for name in ("main", "first", "second"):
+        job.tell("m 1000", name)
+    pid = job.program.pid
+    job.end("second", "first", "main")
+    assert mallocs(job.trace) == {pid: 1, 1: 2, second: 3}, (pid, second, mallocs(job.trace))
+
+
+def schedule_alone(folder):
+    """Where no file can be shared, a limit of file sizes here, forked children follow and programs go by their own steps."""
+    before = lineages()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
+    job = Job(folder, OPGAP_SCHEDULE="wait=1,active=1,repeat=1")
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    forked, executed = int(job.tell("f " + job.pipe("forked"))), int(job.tell("x " + job.pipe("executed")))
+    job.tell("s 1")
+    for name, count in (("main", 1), ("forked", 2), ("executed", 1000)):
+        job.tell("m %d" % count, name)
+    assert lineages() <= before
+    job.tell("s 1", "executed")
+    job.tell("m 4", "executed")
+    job.tell("s 1")
+    for name, count in (("main", 1000), ("forked", 1000), ("executed", 8)):
+        job.tell("m %d" % count, name)
+    pid = job.program.pid
+    job.end("forked", "executed", "main")
+    assert mallocs(job.trace) == {pid: 1, forked: 2, executed: 12}, mallocs(job.trace)
 
 
 def schedule_children(folder):
@@ -486,6 +658,8 @@ def recorder_snapshot(folder):
 
 
 CASES = {f.__name__: f for f in (single_thread, on_at_first, processes, children, busy, orphan, steps, schedule,
+                                schedule_executed, schedule_owners, schedule_orphans, schedule_alone,
+                                schedule_namespace,
                                 schedule_children, not_controlled, quiet, snapshots, recorder, recorder_killed,
                                 recorder_size, recorder_snapshot)}
 with tempfile.TemporaryDirectory(prefix="opgap-control-") as place:

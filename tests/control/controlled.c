@@ -8,12 +8,14 @@
  *   f PIPE  forks; the child takes commands from PIPE
  *   d PIPE  the same, and this process ends
  *   x PIPE  starts this program anew with PIPE
+ *   n PIPE  the same as the first process of a pid namespace of its own; the answer is -1 where that is not allowed
  *   c KIND  makes a child of this kind (below) and waits for its end
  *   b PIPE  forks a child that makes 50 short children of some kinds for each byte that it reads from PIPE
  *   q       ends
  */
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
@@ -215,6 +217,23 @@ static void make_children(int orders)
       make_child(some[i % (sizeof some / sizeof *some)]);
 }
 
+/* Process 1 of a new pid namespace runs this program with PIPE; nobody waits for it.  False: not allowed. */
+static bool start_in_namespace(const char *pipe)
+{
+  int status = 0;
+  pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWPID) != 0)
+      _exit(1);
+    if (fork() == 0) {
+      execl(program, program, pipe, (char *)NULL);
+      _exit(6);
+    }
+    _exit(0);
+  }
+  return waitpid(child, &status, 0) == child && status == 0;
+}
+
 int main(int argc, char **argv)
 {
   char line[512];
@@ -241,6 +260,9 @@ int main(int argc, char **argv)
       if (child == 0)
         make_children(open_pipe(rest));
       answer((int)child);
+      continue;
+    } else if (line[0] == 'n') {
+      answer(start_in_namespace(rest) ? 0 : -1);
       continue;
     } else if (line[0] == 't' && pthread_create(&thread, NULL, sleep_for_ever, NULL) != 0)
       return 4;

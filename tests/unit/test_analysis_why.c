@@ -1441,12 +1441,14 @@ START_TEST(test_worker_recorded_late)
 }
 END_TEST
 
-/* A worker follows the schedule of the trainer that forked it: it is recorded from 700 to 1200 ms, as the trainer's
- * trace says.  Its first poll there, at 750 ms, need not be its first one: the trainer's wait up to it is for no
- * start-up.  A process that has windows of its own goes by its steps. */
+/* A worker follows the schedule of the trainer that forked or executed it: it is recorded from 700 to 1200 ms, as the
+ * trainer's trace says; below a launcher that says so up to the trainer's first step.  Its first poll there, at 750 ms,
+ * need not be its first one: the trainer's wait up to it is for no start-up.  A process that has windows of its own
+ * goes by its steps. */
 START_TEST(test_worker_follows_a_schedule)
 {
-  for (int leads = 0; leads < 2; leads++) {
+  for (int how = 0; how < 4; how++) {
+    bool leads = how == 1, executed = how >= 2, launched = how == 3;
     setup();
     struct worker_plan plan = {5, 1, 10, 100000, 650000, 30000, SLEEPS, 0};
     unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
@@ -1455,7 +1457,17 @@ START_TEST(test_worker_follows_a_schedule)
     static const uint64_t at_ms[] = {1, 700, 1200};
     fake_setting(p, "OPGAP_SCHEDULE", "wait=5,active=5,repeat=1");
     fake_setting(1, "OPGAP_SCHEDULE", "wait=5,active=5,repeat=1");
-    for (uint32_t i = 0; i < 3; i++)
+    fake_info(1)->forked = !executed;
+    if (launched) {
+      unsigned launcher = fake_process(50, 1, "torchrun train.py");
+      fake_info(p)->ppid = 50;
+      fake_info(launcher)->start_ns = 500;
+      fake_setting(launcher, "OPGAP_SCHEDULE", "wait=5,active=5,repeat=1");
+      fake_record(
+          launcher, fake_stream(launcher, OPGAP_STREAM_PROCESS),
+          (struct opgap_record){.event = OPGAP_EV_RECORDING, .status = 0, .start_ns = 1 * MS, .end_ns = 1 * MS});
+    }
+    for (uint32_t i = launched; i < 3; i++)
       fake_record(
           p, stream,
           (struct opgap_record){
@@ -1528,14 +1540,13 @@ START_TEST(test_workers_not_recorded)
 {
   static const struct {
     const char *key, *value, *reason;
-  } cases[] = {
-      {"OPGAP_SCHEDULE", "wait=5,active=4",
-       "a --schedule leaves those out that are programs of their own (spawn, forkserver), as they have no steps."},
-      {"OPGAP_CHILDREN", "none", "OPGAP_CHILDREN=none (--children none) leaves them out."},
-      {"OPGAP_CHILDREN", "fork",
-       "OPGAP_CHILDREN=fork (--children fork) leaves those out that are programs of their own (spawn, "
-       "forkserver)."},
-      {"OPGAP_CHILDREN", "all", "the head of the report names processes that were not traced."}};
+  } cases[] = {{"OPGAP_SCHEDULE", "wait=5,active=4",
+                "a --schedule leaves out what they do outside of its windows, make these longer (active=N)."},
+               {"OPGAP_CHILDREN", "none", "OPGAP_CHILDREN=none (--children none) leaves them out."},
+               {"OPGAP_CHILDREN", "fork",
+                "OPGAP_CHILDREN=fork (--children fork) leaves those out that are programs of their own (spawn, "
+                "forkserver)."},
+               {"OPGAP_CHILDREN", "all", "the head of the report names processes that were not traced."}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char text[256];
     setup();
