@@ -55,7 +55,7 @@ static uint32_t flags_of(const char *text)
   uint32_t flags = 0;
   if (text[0] == '/')
     return NAME_FILE;
-  if (begins(text, "socket:["))
+  if (begins(text, "socket:[") || begins(text, PAIR_NAME))
     return NAME_PIPE | NAME_SOCKET;
   if (begins(text, "pipe:[") || begins(text, "anon_inode:"))
     return NAME_PIPE;
@@ -104,7 +104,7 @@ static uint32_t intern_name(struct analysis *a, unsigned process, uint64_t name_
   const char *text = a->source->name(a->source->context, process, name_id, &length);
   if (begins(text, "ProfilerStep#"))
     return analysis_string(a, "ProfilerStep*");
-  if (flags_of(text) == NAME_PIPE && !analysis_same_host(&a->processes[0], &a->processes[process]))
+  if (flags_of(text) & NAME_PIPE && !analysis_same_host(&a->processes[0], &a->processes[process]))
     return analysis_string(a, opgap_pool_printf(a->pool, "%s on %s", text, a->processes[process].info->host));
   return intern(a, text, length);
 }
@@ -128,6 +128,8 @@ struct name_cache *analysis_new_name(struct analysis *a, unsigned process, uint6
 {
   uint32_t gid = name_id != 0 ? intern_name(a, process, name_id) : 0;
   struct name_cache *name = name_place(&a->processes[process], name_id);
+  if (analysis_name_flags(a, gid) & NAME_SOCKET)
+    timeline_pair(a, gid);
   *name = (struct name_cache){.gid = gid + 1, .flags = analysis_name_flags(a, gid)};
   return name;
 }
@@ -639,6 +641,8 @@ static void analysis_free(struct analysis *a)
   opgap_map_free(&a->pipe_writers);
   opgap_map_free(&a->window_writes);
   opgap_map_free(&a->pipe_readers);
+  opgap_map_free(&a->plain_sockets);
+  opgap_map_free(&a->socket_others);
   opgap_map_free(&a->next_pipes);
   timeline_free_edges(&a->pipes);
   opgap_strings_free(&a->strings);

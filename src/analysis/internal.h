@@ -84,11 +84,11 @@ enum name_flag {
   NAME_PROFILER = 4, /* ProfilerStep#N */
   NAME_BACKWARD = 8,
   NAME_COMM = 16,
-  NAME_PIPE = 32,       /* pipe:[..], socket:[..], anon_inode: what a write of another process can wake */
+  NAME_PIPE = 32,       /* pipe:[..], socket:[..], socketpair:[..], anon_inode: what a write of another can wake */
   NAME_FILE = 64,       /* an absolute path */
   NAME_MULTI = 128,     /* the multi-process DataLoader's __next__ */
   NAME_NVTX_STEP = 256, /* a range called "step" or "step N" */
-  NAME_SOCKET = 512,    /* of NAME_PIPE, socket:[..] */
+  NAME_SOCKET = 512,    /* of NAME_PIPE, socket:[..] and socketpair:[..] */
 };
 
 #define TIMED_OUT 110u /* ETIMEDOUT, the status of a call with a time limit */
@@ -642,7 +642,9 @@ struct analysis {
   struct opgap_map window_writes;   /* the same, of the window alone */
   struct opgap_map next_pipes;      /* (pipe, process) that a __next__ of process reads */
   struct opgap_map pipe_readers;    /* (pipe, process) */
-  struct edge_table pipes;          /* writes, by gid */
+  struct edge_table pipes;          /* writes, by gid; of the ends of a socketpair by that of "socket:[n]" */
+  struct opgap_map plain_sockets;   /* (gid of "socketpair:[n,m]", 0) -> gid of "socket:[n]" + 1 */
+  struct opgap_map socket_others;   /* (gid of "socket:[n]", 0) -> gid of "socket:[m]", its other end, + 1 */
   VEC(struct gap) pending;
   struct settled settled;
   struct gap_table *thread_gaps;           /* by process: gaps of its main thread */
@@ -909,6 +911,10 @@ bool timeline_waker(struct analysis *a, const struct thread *t, const struct pas
  * no later than `end`. */
 bool timeline_file_holder(const struct analysis *a, const struct thread *t, const struct past_call *call,
                           uint64_t start, uint64_t end, struct tenure *tenure);
+/* A name "socketpair:[n,m]" has come up: the end n of a pair, whose other end is m, and which processes that got it in
+ * another way call "socket:[n]". */
+#define PAIR_NAME "socketpair:["
+void timeline_pair(struct analysis *a, uint32_t gid);
 #define EVENTPOLL "anon_inode:[eventpoll]" /* what the kernel calls an epoll instance */
 /* object: of a wait for descriptors, a gid. */
 bool timeline_polls_sockets(const struct analysis *a, const struct process *p, const struct hook *hook,

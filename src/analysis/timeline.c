@@ -75,9 +75,42 @@ static const struct edges *edges_find(const struct edge_table *table, uint64_t o
   return index ? &table->rows.at[index - 1] : NULL;
 }
 
+/* ---- pipes and sockets ---- */
+
+void timeline_pair(struct analysis *a, uint32_t gid)
+{
+  const char *name = analysis_text(a, gid), *prefix = PAIR_NAME;
+  char *rest;
+  if (strncmp(name, prefix, strlen(prefix)) != 0 || opgap_map_get(&a->plain_sockets, gid, 0) != 0)
+    return;
+  unsigned long long own = strtoull(name + strlen(prefix), &rest, 10);
+  unsigned long long other = *rest == ',' ? strtoull(rest + 1, &rest, 10) : 0;
+  if (other == 0 || *rest != ']')
+    return;
+  uint32_t plain = analysis_string(a, opgap_pool_printf(a->pool, "socket:[%llu%s", own, rest)); /* with its host */
+  uint32_t others = analysis_string(a, opgap_pool_printf(a->pool, "socket:[%llu%s", other, rest));
+  *opgap_map_put(&a->plain_sockets, gid, 0) = plain + 1;
+  *opgap_map_put(&a->socket_others, plain, 0) = others + 1;
+  *opgap_map_put(&a->socket_others, others, 0) = plain + 1;
+}
+
+/* What writes to an object are kept by. */
+static uint32_t written_end(const struct analysis *a, uint32_t object)
+{
+  uint32_t plain = opgap_map_get(&a->plain_sockets, object, 0);
+  return plain ? plain - 1 : object;
+}
+
+/* Where what is read from an object is written to. */
+static uint32_t awaited_end(const struct analysis *a, uint32_t object)
+{
+  uint32_t own = written_end(a, object), other = opgap_map_get(&a->socket_others, own, 0);
+  return other ? other - 1 : own;
+}
+
 uint64_t timeline_writes(const struct analysis *a, uint32_t pipe)
 {
-  const struct edges *edges = edges_find(&a->pipes, pipe);
+  const struct edges *edges = edges_find(&a->pipes, awaited_end(a, pipe));
   return edges ? edges->next : 0;
 }
 
@@ -265,7 +298,7 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
   if (hook->flags & OPGAP_EVENT_EDGE && !named)
     add_edge(a, edges_make(&p->objects, object, OBJECT_EDGES), t, r);
   if (flags & NAME_PIPE && hook->verb == VERB_WRITE) {
-    add_edge(a, edges_make(&a->pipes, object, PIPE_EDGES), t, r);
+    add_edge(a, edges_make(&a->pipes, written_end(a, (uint32_t)object), PIPE_EDGES), t, r);
     ++*opgap_map_put(&a->pipe_writers, object, t->process);
     if (analysis_in_window(a, r->end_ns))
       ++*opgap_map_put(&a->window_writes, object, t->process);
@@ -481,9 +514,8 @@ bool timeline_waker(struct analysis *a, const struct thread *t, const struct pas
   if (!call->named && verb != VERB_POLL)
     return false;
   bool pipe = call->named && analysis_name_flags(a, (uint32_t)call->object) & NAME_PIPE;
-  const struct edges *edges = edges_find(&a->pipes, pipe                ? call->object
-                                                    : verb == VERB_POLL ? polled_pipe(a, t, call)
-                                                                        : 0);
+  uint32_t object = pipe ? (uint32_t)call->object : verb == VERB_POLL ? polled_pipe(a, t, call) : 0;
+  const struct edges *edges = object ? edges_find(&a->pipes, awaited_end(a, object)) : NULL;
   return edges != NULL && latest_edge(edges, (uint32_t)(t - a->threads), call->start, call->end, edge);
 }
 

@@ -79,12 +79,70 @@ static uint32_t intern_path(const char *path, size_t length)
   return id;
 }
 
+/* ---- ends of a socketpair ----
+ *
+ * By the numbers of their inodes, which descriptors are copied and handed on with, also to forked children.  A place
+ * that another pair needs is given up: its ends are then named as any socket is. */
+#define PAIR_ENDS 512u
+static struct pair_end {
+  _Atomic uint64_t inode, other; /* inode 0: none, or just being written */
+} pair_ends[PAIR_ENDS];
+
+static void note_end(uint64_t inode, uint64_t other)
+{
+  struct pair_end *end = &pair_ends[inode % PAIR_ENDS];
+  __atomic_store_n(&end->inode, 0, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&end->other, other, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&end->inode, inode, __ATOMIC_SEQ_CST);
+}
+
+/* The inode of the other end; 0: this is none of a pair that is known. */
+static uint64_t other_end(uint64_t inode)
+{
+  struct pair_end *end = &pair_ends[inode % PAIR_ENDS];
+  if (inode == 0 || __atomic_load_n(&end->inode, __ATOMIC_SEQ_CST) != inode)
+    return 0;
+  uint64_t other = __atomic_load_n(&end->other, __ATOMIC_SEQ_CST);
+  return __atomic_load_n(&end->inode, __ATOMIC_SEQ_CST) == inode ? other : 0;
+}
+
+#define SOCKET_NAME 64u
+
+/* "socket:[n]", of an end of a pair "socketpair:[n,m]"; returns the length. */
+static size_t socket_name(char name[SOCKET_NAME], uint64_t inode)
+{
+  uint64_t other = other_end(inode);
+  const char *kind = other ? "socketpair:[" : "socket:[";
+  size_t length = opgap_length(kind);
+  memcpy(name, kind, length);
+  text_number(name + length, inode);
+  length += opgap_length(name + length);
+  if (other) {
+    name[length++] = ',';
+    text_number(name + length, other);
+    length += opgap_length(name + length);
+  }
+  name[length++] = ']';
+  return length;
+}
+
+static uint32_t intern_socket(const char *name, size_t length)
+{
+  char own[SOCKET_NAME];
+  uint64_t inode = 0;
+  for (const char *at = name + opgap_length("socket:["); *at >= '0' && *at <= '9'; at++)
+    inode = inode * 10 + (uint64_t)(*at - '0');
+  if (other_end(inode) == 0)
+    return opgap_intern(name, length) | SOCKET;
+  return opgap_intern(own, socket_name(own, inode)) | SOCKET | TOLD;
+}
+
 /* What the kernel says; names of pipes, sockets and the like are no paths, and needed one by one. */
 static uint32_t intern_kernel_name(const char *name, size_t length)
 {
   static const char deleted[] = " (deleted)";
   if (starts_with(name, length, "socket:["))
-    return opgap_intern(name, length) | SOCKET;
+    return intern_socket(name, length);
   if (name[0] != '/')
     return opgap_intern(name, length);
   if (length > sizeof deleted - 1 && opgap_starts_with(name + length - (sizeof deleted - 1), deleted))
@@ -155,10 +213,10 @@ static uint32_t guest_inode_name(int fd)
   if (!is_socket && (!S_ISFIFO(status.st_mode) || opgap_raw3(SYS_fstatfs, fd, (long)&system, 0) < 0 ||
                      system.f_type != 0x50495045 /* PIPEFS_MAGIC */))
     return UNKNOWN;
-  char name[40];
-  const char *kind = is_socket ? "socket:[" : "pipe:[";
-  memcpy(name, kind, opgap_length(kind));
-  text_number(name + opgap_length(kind), status.st_ino);
+  char name[SOCKET_NAME] = "pipe:[";
+  if (is_socket)
+    return opgap_guest_intern(name, socket_name(name, status.st_ino));
+  text_number(name + opgap_length(name), status.st_ino);
   size_t length = opgap_length(name);
   name[length] = ']';
   return opgap_guest_intern(name, length + 1);
@@ -198,6 +256,12 @@ void opgap_fd_socket(int fd)
 
 void opgap_fd_pair(const int fds[2])
 {
+  struct stat ends[2];
+  if (opgap_active && !opgap_sandboxed && opgap_raw3(SYS_fstat, fds[0], (long)&ends[0], 0) == 0 &&
+      opgap_raw3(SYS_fstat, fds[1], (long)&ends[1], 0) == 0) {
+    note_end(ends[0].st_ino, ends[1].st_ino);
+    note_end(ends[1].st_ino, ends[0].st_ino);
+  }
   note(fds[0], SOCKET | TOLD);
   note(fds[1], SOCKET | TOLD);
 }

@@ -147,7 +147,8 @@ extern bool opgap_sandboxed OPGAP_HIDDEN;
 extern bool opgap_strict OPGAP_HIDDEN;
 /* seccomp(2), seen. */
 long opgap_seccomp(long operation, long flags, long argument) OPGAP_HIDDEN;
-/* Name id of a descriptor: the path as opened, else what /proc/self/fd says ("pipe:[n]", "socket:[n]", ...).
+/* Name id of a descriptor: the path as opened, else what /proc/self/fd says ("pipe:[n]", "socket:[n]", ...),
+ * of an end of a socketpair "socketpair:[n,m]", m being the other end's inode.
  * 0: unknown.  Keeps errno. */
 uint32_t opgap_fd_name(int fd) OPGAP_HIDDEN;
 /* The same for the record of a guest, in its parent's names.  False: only asking the kernel for a path would tell. */

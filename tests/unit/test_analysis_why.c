@@ -308,6 +308,37 @@ START_TEST(test_write_to_who_waits)
 }
 END_TEST
 
+/* What ends a wait on one end of a socketpair is written to the other one: not the last write of another thread to the
+ * end that is read.  Who executed a program knows its end as any socket, and may come first. */
+START_TEST(test_ends_of_a_pair)
+{
+  static const char *const reads[] = {"socketpair:[5,6]", "socketpair:[5,6]", "socket:[5]"};
+  static const char *const writes[] = {"socketpair:[6,5]", "socket:[6]", "socketpair:[6,5]"};
+  for (size_t i = 0; i < sizeof reads / sizeof *reads; i++)
+    for (int polls = 0; polls < 2; polls++) {
+      setup();
+      unsigned server = fake_process(200, 100, "/usr/bin/server"), its = fake_thread(server, 200, "server");
+      unsigned writer = fake_thread(p, 101, "writer");
+      fake_file_call(server, its, 0, FAKE_WRITE, 10, 20, writes[i], 1);
+      fake_call(server, its, 0, FAKE_SLEEP, 1500, 10900, 0, 0, 0);
+      fake_file_call(server, its, 0, FAKE_WRITE, 10900, 10910, writes[i], 1);
+      fake_file_call(p, writer, 0, FAKE_WRITE, 10950, 10960, reads[i], 1);
+      fake_file_call(p, t, 0, polls ? FAKE_POLL : FAKE_READ, 1000, 11000, reads[i], 1);
+      fake_file_call(p, t, 0, FAKE_READ, 11001, 11002, reads[i], 1);
+      struct opgap_summary *s = fake_analyse(NULL);
+      uint64_t sleeps = 0, communication = 0;
+      for (size_t k = 0; k < s->gaps.thread_cause_count; k++) {
+        const struct opgap_sum_cause *cause = &s->gaps.thread_by_cause[k];
+        sleeps += cause->cause == OPGAP_CAUSE_SLEEP && strstr(cause->detail, "server") != NULL ? cause->ns : 0;
+        communication += cause->cause == OPGAP_CAUSE_COMMUNICATION ? cause->ns : 0;
+      }
+      ck_assert_uint_eq(sleeps, 9400 * US);
+      ck_assert_uint_eq(communication, 0);
+      opgap_summary_free(s);
+    }
+}
+END_TEST
+
 /* A child that starts as a wait for the network begins, and lives on, is not what was waited for. */
 START_TEST(test_poll_beside_a_child_that_starts)
 {
@@ -2848,6 +2879,7 @@ int main(void)
   tcase_add_test(tests, test_fetch_over_two_steps);
   tcase_add_test(tests, test_write_waits_for_the_reader);
   tcase_add_test(tests, test_write_to_who_waits);
+  tcase_add_test(tests, test_ends_of_a_pair);
   tcase_add_test(tests, test_poll_beside_a_child_that_starts);
   tcase_add_test(tests, test_write_waits_for_a_program_to_begin);
   tcase_add_test(tests, test_barrier_waits_for_the_last);
