@@ -158,6 +158,7 @@ static void add_hook(struct analysis *a, struct thread *t, const struct hook *ho
     memory_call(a, t, hook, r, !hook->span || r->start_ns == r->end_ns);
   timeline_call(a, t, hook, r, object, named, flags);
   breakdown_call(a, t, hook, r);
+  gaps_late_call(a, t, r->start_ns, r->end_ns);
   if (r->status != 0)
     memory_failed(a, t, hook, r);
   else
@@ -252,6 +253,10 @@ static void add_open(struct analysis *a, struct thread *t, const struct opgap_re
   bool call = r->event == OPGAP_EV_OPEN_CALL && r->field[0] < OPGAP_MAX_EVENTS;
   if (call && p->hooks[r->field[0]].flags & OPGAP_EVENT_BLOCKING)
     over_time_blocked(a, t, r->start_ns, r->end_ns);
+  if (call && p->hooks[r->field[0]].name != 0) {
+    timeline_open_call(a, t, &p->hooks[r->field[0]], r);
+    gaps_late_call(a, t, r->start_ns, r->end_ns);
+  }
   uint32_t op = r->event == OPGAP_EV_OPEN_OP ? analysis_gid(a, t->process, r->field[0]) : 0;
   if (op != 0)
     memory_op_around(a, t, r, op);

@@ -273,7 +273,7 @@ void gaps_table_free(struct gap_table *table)
  *
  * A __next__ of seconds holds several long calls, a call that signals interrupt those of their handlers, and gaps are
  * explained SETTLE_NS after their end.  So gaps are kept for a while, and taken out of the sums again when something
- * turns out to have been around them. */
+ * turns out to have been around them, or around what who was waited for did. */
 
 static void remember(struct analysis *a, const struct gap *gap, const struct causes *causes)
 {
@@ -327,6 +327,42 @@ static void take_back_inside(struct analysis *a, const struct thread *t, uint64_
     gap.op = name;
     if (again)
       gaps_push(a, gap);
+  }
+}
+
+/* As what it is known to be when nothing is known of the call that it is in. */
+static bool is_outside_calls(enum doing doing)
+{
+  return doing == DOING_CODE || doing == DOING_OP || doing == DOING_QUEUE || doing == DOING_THROTTLED ||
+         doing == DOING_OUTSIDE || doing == DOING_FAULT;
+}
+
+static bool is_explained_by(const struct settled_gap *settled, const struct thread *t)
+{
+  for (unsigned i = 0; i < settled->causes.count; i++) {
+    const struct cause_key *key = &settled->causes.at[i].key;
+    if (key->process == (t->process == settled->gap.process ? UINT32_MAX : t->process) &&
+        key->thread == (t->main ? 0 : t->namesake + 1) && is_outside_calls((enum doing)key->doing))
+      return true;
+  }
+  return false;
+}
+
+void gaps_late_call(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end)
+{
+  struct settled *s = &a->settled;
+  if (end - start <= SETTLE_NS || s->at == NULL) /* known in time */
+    return;
+  for (unsigned i = 0; i < SETTLED_LIMIT; i++) {
+    struct settled_gap *settled = &s->at[i];
+    struct gap gap = settled->gap;
+    if (gap.end == 0 || gap.thread == (uint32_t)(t - a->threads) || gap.start >= end || gap.end <= start ||
+        !is_explained_by(settled, t))
+      continue;
+    take_back(a, &a->thread_gaps[gap.process], settled);
+    breakdown_take_back(a, gap.process, gap.start, gap.end);
+    settled->gap.end = 0;
+    gaps_push(a, gap);
   }
 }
 

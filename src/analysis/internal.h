@@ -890,6 +890,8 @@ void roles_finish(struct analysis *a);
 /* timeline.c */
 void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
                    uint64_t object, bool named, uint32_t flags); /* flags: of the name */
+/* One that had not ended when its process did: r is its OPEN_CALL. */
+void timeline_open_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r);
 /* Of the call just handed to timeline_call, the time of blocking calls inside it: a signal handler's. */
 uint64_t timeline_inside(struct thread *t, const struct opgap_record *r);
 void timeline_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t flags, bool framework,
@@ -1012,6 +1014,8 @@ const char *blame_text(struct analysis *a, const struct cause_row *row, uint32_t
 /* inside_ns: of its time, in blocking calls inside it. */
 void gaps_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
                uint64_t inside_ns);
+/* A call of t that timeline.c has now: gaps that were explained by t while it was in there are explained once more. */
+void gaps_late_call(struct analysis *a, const struct thread *t, uint64_t start, uint64_t end);
 void gaps_next(struct analysis *a, struct thread *t, const struct opgap_record *r, uint32_t name);
 void gaps_push(struct analysis *a, struct gap gap);
 void gaps_settle(struct analysis *a, uint64_t until);

@@ -290,6 +290,20 @@ static bool timed_out(const struct analysis *a, const struct process *p, const s
   }
 }
 
+static struct past_call *push_call(struct analysis *a, struct thread *t, const struct hook *hook,
+                                   const struct opgap_record *r, uint64_t object, bool named, uint32_t flags)
+{
+  struct past_call *past = RING_PUSH(a, &t->calls);
+  *past = (struct past_call){.start = r->start_ns,
+                             .end = r->end_ns,
+                             .object = object,
+                             .event = r->event,
+                             .depth = r->depth,
+                             .named = named,
+                             .blocks = hooks_block(hook->flags, (enum verb)hook->verb, flags & NAME_FILE)};
+  return past;
+}
+
 void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r,
                    uint64_t object, bool named, uint32_t flags)
 {
@@ -311,14 +325,7 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
     file_closed(a, t, r, (uint32_t)object);
   if (r->start_ns == r->end_ns)
     return;
-  struct past_call *past = RING_PUSH(a, &t->calls);
-  *past = (struct past_call){.start = r->start_ns,
-                             .end = r->end_ns,
-                             .object = object,
-                             .event = r->event,
-                             .depth = r->depth,
-                             .named = named,
-                             .blocks = hooks_block(hook->flags, (enum verb)hook->verb, flags & NAME_FILE)};
+  struct past_call *past = push_call(a, t, hook, r, object, named, flags);
   past->timed_out = timed_out(a, p, hook, r, object);
   past->message = hook->verb == VERB_READ && r->field[1] == MESSAGE_HEADER;
   p->fetches.read += past->message && named && t->main && object == p->fetches.pipe;
@@ -332,6 +339,15 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
     past->waker = edge.thread + 1;
     past->woken = edge.start;
   }
+}
+
+void timeline_open_call(struct analysis *a, struct thread *t, const struct hook *hook, const struct opgap_record *r)
+{
+  bool named = hook->flags & OPGAP_EVENT_OBJECT_NAME;
+  const struct opgap_record call = {
+      .event = (uint16_t)r->field[0], .depth = r->depth, .start_ns = r->start_ns, .end_ns = r->end_ns};
+  const struct name_cache *name = named ? analysis_name(a, t->process, r->field[1]) : NULL;
+  push_call(a, t, hook, &call, name ? name->gid - 1 : r->field[1], named, name ? name->flags : 0);
 }
 
 /* Keeps outermost ops only: an op takes the place of those inside it. */

@@ -162,6 +162,48 @@ START_TEST(test_two_locks_in_one_wait)
 }
 END_TEST
 
+/* The holder is in one call for longer than gaps wait to be explained, and lets the lock go afterwards, or ends in it:
+ * each pause is explained by that call, not by code of its own. */
+START_TEST(test_holder_in_a_long_call)
+{
+  for (int ends = 0; ends < 2; ends++) {
+    setup();
+    unsigned pauses = 40, spread = 50000;
+    lock_call(q, u, 100, 110, TAKES, 0);
+    fake_file_call(q, u, 0, FAKE_READ, 500, 600, "/c/x", 10); /* what it did before is not what it does */
+    for (uint64_t i = 0; i < pauses; i++) {
+      lock_call(p, t, 1000 + spread * i, 1001 + spread * i, TRIES, AGAIN);
+      fake_call(p, t, 0, FAKE_SLEEP, 1010 + spread * i, 1000 + spread * (i + 1), 0, 0, 0);
+    }
+    uint64_t over = 1000 + (uint64_t)spread * pauses;
+    if (ends) {
+      fake_record(q, u,
+                  (struct opgap_record){.event = OPGAP_EV_OPEN_CALL,
+                                        .start_ns = 700 * US,
+                                        .end_ns = (over - 5) * US,
+                                        .field = {FAKE_READ, fake_name(q, "/d/large")}});
+      fake_info(q)->end_ns = (over - 5) * US;
+    } else {
+      fake_file_call(q, u, 0, FAKE_READ, 700, over - 10, "/d/large", 10);
+      lock_call(q, u, over - 5, over - 4, LETS_GO, 0);
+    }
+    lock_call(p, t, over, over + 1, TRIES, 0);
+    fake_file_call(p, t, 0, FAKE_READ, over + 400000, over + 400001, "/c/x", 10);
+    struct opgap_summary *s = fake_analyse(NULL);
+    uint64_t reads = 0, all = 0;
+    for (size_t i = 0; i < s->gaps.thread_cause_count; i++) {
+      const struct opgap_sum_cause *cause = &s->gaps.thread_by_cause[i];
+      bool waits = strstr(cause->detail, "the lock on " LOCK) != NULL || cause->cause == OPGAP_CAUSE_RUN_QUEUE;
+      all += waits ? cause->ns : 0;
+      reads += strstr(cause->detail, "held by program (python): reading files") != NULL ? cause->ns : 0;
+    }
+    ck_assert_uint_eq(all, pauses * (spread - 10) * US);
+    ck_assert_uint_eq(reads, all - (ends ? 5 : 10) * US);
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
 /* As filelock does it: open, LOCK_NB, close, sleep.  The pauses are waits for the lock, while the holder has it and up
  * to the next try; the pause of a thread that does not try again is a sleep. */
 START_TEST(test_tries_with_pauses)
@@ -277,6 +319,7 @@ int main(void)
   tcase_add_test(tests, test_who_had_the_lock);
   tcase_add_test(tests, test_one_holder_after_the_other);
   tcase_add_test(tests, test_two_locks_in_one_wait);
+  tcase_add_test(tests, test_holder_in_a_long_call);
   tcase_add_test(tests, test_tries_with_pauses);
   tcase_add_test(tests, test_free_locks);
   tcase_add_test(tests, test_verdict_names_the_file);
