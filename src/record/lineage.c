@@ -15,9 +15,10 @@
 
 static struct opgap_lineage *lineage;     /* mapped; a forked child has it from its parent */
 static uint64_t lineage_file;             /* its inode */
-static struct opgap_lineage_place *place; /* of the process own_pid; its forked children's parent */
-static uint32_t own_ref;                  /* likewise */
-static _Atomic int own_pid;               /* 0: none */
+static struct opgap_lineage_place *place; /* of the process own_pid */
+/* Refs: its own, its parent's, and so on; 0: no more.  A forked child's parent may have gone before it has a place. */
+static uint32_t line[8];
+static _Atomic int own_pid; /* 0: none */
 
 /* A child's state is wiped.  No system call: a program that confined itself goes on with its steps. */
 bool opgap_lineage_has(void)
@@ -121,6 +122,25 @@ static uint32_t nearest(int ancestor, uint64_t pid_namespace)
   return 0;
 }
 
+static void note_line(const struct opgap_lineage_place *own)
+{
+  uint32_t ref = atomic_load(&own->ref);
+  for (unsigned i = 0; i < sizeof line / sizeof *line; i++) {
+    const struct opgap_lineage_place *at = opgap_lineage_at(lineage, ref);
+    line[i] = ref;
+    ref = at != NULL ? atomic_load(&at->parent) : 0;
+  }
+}
+
+/* Of the line of the process that forked this one the nearest that is still there; 0: none. */
+static uint32_t nearest_in_line(void)
+{
+  for (unsigned i = 0; i < sizeof line / sizeof *line; i++)
+    if (opgap_lineage_at(lineage, line[i]) != NULL)
+      return line[i];
+  return 0;
+}
+
 static struct opgap_lineage_place *take_free(int pid)
 {
   uint32_t used = atomic_load(&lineage->used);
@@ -177,9 +197,9 @@ static struct opgap_control *join(int fd, void *to, bool forked)
   int parent_pid = 0, pid = opgap_raw_getpid();
   uint64_t pid_namespace = opgap_pid_namespace(), start_time = opgap_process_start_time(0, &parent_pid);
   struct opgap_lineage_place *at = find(pid, start_time, pid_namespace); /* of the program that executed this one */
-  uint32_t parent = at != NULL               ? atomic_load(&at->parent)
-                    : forked && own_ref != 0 ? own_ref
-                                             : nearest(parent_pid, pid_namespace);
+  uint32_t parent = at != NULL ? atomic_load(&at->parent) : forked ? nearest_in_line() : 0;
+  if (at == NULL && parent == 0)
+    parent = nearest(parent_pid, pid_namespace);
   if (at == NULL)
     at = take(fd, pid, pid_namespace);
   if (at == NULL)
@@ -201,7 +221,7 @@ static struct opgap_control *join(int fd, void *to, bool forked)
   if (atomic_load(&at->ref) == 0)
     atomic_store(&at->ref, opgap_lineage_ref((unsigned)(at - lineage->places), ++at->times_taken));
   place = at;
-  own_ref = atomic_load(&at->ref);
+  note_line(at);
   own_pid = pid;
   struct opgap_lineage_place *above = opgap_lineage_at(lineage, parent);
   if (above != NULL && opgap_lineage_leader(lineage, at) == NULL) /* as its parent, which has lost its own */
@@ -248,7 +268,7 @@ static void leave_children(void)
   uint32_t used = atomic_load(&lineage->used), parent = atomic_load(&place->parent);
   for (uint32_t i = 0; i < used; i++) {
     struct opgap_lineage_place *child = &lineage->places[i];
-    uint32_t ref = own_ref;
+    uint32_t ref = line[0];
     if (atomic_load(&child->ref) != 0 && atomic_compare_exchange_strong(&child->parent, &ref, parent))
       opgap_lineage_settle(lineage, child);
   }
