@@ -67,7 +67,9 @@ def main(opgap, python, how):
     window_ns = int(edges[2].split()[3]) - int(edges[1].split()[3])
     loader = report["data_loader"]
     print(json.dumps(loader["processes"]))
-    check(report["steps"]["count"] == ACTIVE and loader["fetches"] == ACTIVE, report["steps"]["count"], loader)
+    # a batch that came out of turn was taken before the window, which its fetch then is not seen to have done
+    check(report["steps"]["count"] == ACTIVE and 0 <= ACTIVE - loader["fetches"] <= WORKERS, report["steps"]["count"],
+          loader)
     early = [w for w in loader["processes"] if w["batches"] == 0]
     for worker in early:
         check(worker["busy_ns"] is None and worker["sleep_ns"] is None, worker)
