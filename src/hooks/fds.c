@@ -85,7 +85,7 @@ static uint32_t intern_path(const char *path, size_t length)
  * that another pair needs is given up: its ends are then named as any socket is. */
 #define PAIR_ENDS 512u
 static struct pair_end {
-  _Atomic uint64_t inode, other; /* inode 0: none, or just being written */
+  uint64_t inode, other; /* inode 0: none, or just being written */
 } pair_ends[PAIR_ENDS];
 
 static void note_end(uint64_t inode, uint64_t other)
