@@ -369,7 +369,7 @@ struct switches {
 struct process {
   const struct opgap_process_info *info;
   struct switches switches;
-  VEC(struct interval) off;     /* when it was not recorded (windows.c): disjoint */
+  VEC(struct interval) off;     /* when it was not recorded (windows.c); ascending, the last may have no end */
   VEC(uint64_t) opened;         /* when windows of its schedule opened, where it goes by its own steps; ascending */
   uint64_t opens_ns, closes_ns; /* it was recorded from here, and until here, by OPGAP_DELAY and OPGAP_DURATION */
   struct hook hooks[OPGAP_MAX_EVENTS];

@@ -92,6 +92,12 @@ static uint64_t program_start(const struct analysis *a, const struct opgap_proce
   return info->start_ns;
 }
 
+static int order_intervals(const void *left, const void *right)
+{
+  const struct interval *l = left, *r = right;
+  return (l->start > r->start) - (l->start < r->start);
+}
+
 /* Who goes by its own steps has switches in its own trace, and its steps tell what was recorded, from where a window
  * opened.  Others have the windows of the nearest ancestor that does, from its first step on, and up to there those of
  * who is above that one.  False: it has none of an ancestor's. */
@@ -110,6 +116,8 @@ static bool follow_schedule(struct analysis *a, struct process *p, unsigned proc
       follow_switches(p, &a->processes[at].switches, until);
       until = a->processes[at].switches.first_ns;
     }
+  if (p->off.count > 0) /* those of who is above come behind */
+    qsort(p->off.at, p->off.count, sizeof *p->off.at, order_intervals);
   return until != UINT64_MAX;
 }
 
