@@ -98,13 +98,13 @@ static bool register_with(const struct opgap_loaded *library, bool late, bool la
     return true;
   }
   char mark[OPGAP_MARK_NAME];
-  bool markable = name_mark(library, mark);
+  bool markable = name_mark(library, mark), marked = markable && opgap_mark_stands(mark);
   /* a library that polling found may not be relocated yet, and then crashes although it is the one that passed */
-  bool proved = markable && !late && opgap_mark_stands(mark);
+  bool proved = !late && (marked || (markable && opgap_mark_stands_beside(mark)));
   enum opgap_check_result result = opgap_torch_check(&api, proved, &sequence_offset, reason, sizeof reason);
   if (result == OPGAP_CHECK_PASSED) {
     opgap_torch_record_start(&api, sequence_offset, late);
-    if (markable && !proved)
+    if (markable && !marked)
       opgap_mark_leave(mark);
     return true;
   }

@@ -1,5 +1,6 @@
 """fake_test.py TRACER OPDUMP HOST LIBRARY CASE [ARGUMENTS]: the tracer on a stand-in for torch, right and wrong."""
 import os
+import shutil
 import sys
 import tempfile
 
@@ -54,22 +55,23 @@ def retried():
     expect_ops(run, trace)
 
 
-def run_counting(script, mode):
+def run_counting(script, mode, trace=None):
     """A shell that runs the program as "$0" "$1" "$2", perhaps several times, all in one trace.  How many copies of its
     processes tried the library; each makes two ranges."""
     with tempfile.TemporaryDirectory() as folder:
         count = os.path.join(folder, "count")
-        run = run_traced(TRACER, ["sh", "-c", script, HOST, LIBRARY, mode], {"FAKE_MARK": count}, limit=60)
+        run = run_traced(TRACER, ["sh", "-c", script, HOST, LIBRARY, mode], {"FAKE_MARK": count}, limit=60, trace=trace)
         check_equal("the shell's exit status", run.status, 0)
-        copies, odd = divmod(os.path.getsize(count), 2)
+        copies, odd = divmod(os.path.getsize(count) if os.path.exists(count) else 0, 2)
     check_equal("ranges of a copy that did not end", odd, 0)
     check_equal("what the tracer says", [line for line in run.errors.splitlines() if line.startswith("opgap")], [])
-    trace = Trace(OPDUMP, run.folder)
-    remove(run)
-    programs = [pid for pid in trace.ops if trace.calls(pid)]
+    found = Trace(OPDUMP, run.folder)
+    if trace is None:
+        remove(run)
+    programs = [pid for pid in found.ops if found.calls(pid)]
     check_equal("callbacks", run.output, "callbacks 10\n" * len(programs))
     for pid in programs:
-        check_equal("ops", dict(trace.calls(pid)), {"range": 1, "outer": 1, "inner": 1, "last": 1})
+        check_equal("ops", dict(found.calls(pid)), {"range": 1, "outer": 1, "inner": 1, "last": 1})
     return len(programs), copies
 
 
@@ -90,6 +92,31 @@ def forged():
         script += ' && %s && "$0" "$1" "$2"' % forgery
     count = 1 + len(forgeries)
     check_equal("programs, copies", run_counting(script, "ops"), (count, count))
+
+
+def beside():
+    """What a trace has proved, those that are written beside it take, also when that one is gone; but not if it is
+    somebody else's folder, or called otherwise."""
+    once = '"$0" "$1" "$2"'
+    with tempfile.TemporaryDirectory() as folder:
+        def trace(name):
+            return os.path.join(folder, name)
+
+        check_equal("programs, copies of the first", run_counting(once, "ops", trace("first.opgap")), (1, 1))
+        check_equal("the second", run_counting(once, "ops", trace("second.opgap")), (1, 0))
+        shutil.rmtree(trace("first.opgap"))
+        check_equal("one when the first is gone", run_counting(once, "ops", trace("third.opgap")), (1, 0))
+        check_equal("one that polling tells", run_counting(once, "late", trace("late.opgap")), (1, 1))
+        shutil.rmtree(trace("late.opgap"))
+        shutil.rmtree(trace("second.opgap"))
+        os.rename(trace("third.opgap"), trace("third"))
+        check_equal("one beside no NAME.opgap", run_counting(once, "ops", trace("fourth.opgap")), (1, 1))
+        os.rename(trace("fourth.opgap"), trace("fourth"))
+        os.symlink("fourth", trace("fourth.opgap"))
+        check_equal("one beside a link", run_counting(once, "ops", trace("fifth.opgap")), (1, 1))
+        if os.geteuid() == 0:
+            os.chown(trace("fifth.opgap"), 1, -1)
+            check_equal("one beside another user's", run_counting(once, "ops", trace("sixth.opgap")), (1, 1))
 
 
 def threads():
@@ -130,4 +157,4 @@ def late():
 
 
 main({"understood": understood, "refused": refused, "retried": retried, "threads": threads, "crowd": crowd, "forks": forks,
-      "late": late, "copies": copies, "forged": forged}, sys.argv[5:])
+      "late": late, "copies": copies, "forged": forged, "beside": beside}, sys.argv[5:])

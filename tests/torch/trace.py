@@ -64,9 +64,10 @@ class Run:
         self.pid, self.status, self.output, self.errors, self.folder = pid, status, output, errors, folder
 
 
-def run_traced(tracer, command, environment=None, limit=300):
-    folder = tempfile.mkdtemp(prefix="opgap-test-")
-    trace = os.path.join(folder, "run.opgap")
+def run_traced(tracer, command, environment=None, limit=300, trace=None):
+    """trace: the folder; by default one in a folder of its own, which remove() removes."""
+    if trace is None:
+        trace = os.path.join(tempfile.mkdtemp(prefix="opgap-test-"), "run.opgap")
     environment = dict(os.environ, **(environment or {}))
     for name in [n for n in environment if n.startswith("OPGAP_") and n not in (environment or {})]:
         del environment[name]
