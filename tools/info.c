@@ -146,8 +146,10 @@ static void print_process(const struct opgap_trace *trace, unsigned number)
   printf("  duration  %" PRIu64 " ns\n", p->end_ns - p->start_ns);
   printf("  records   %" PRIu64 ", lost %" PRIu64 ", invalid %" PRIu64 "\n", p->records, p->lost_records,
          p->invalid_records);
-  if (p->lost_threads > 0)
-    printf("  lost      %" PRIu64 " threads, which found no room\n", p->lost_threads);
+  if (p->lost_threads_confined > 0)
+    printf("  lost      %" PRIu64 " threads, which began below a filter of system calls\n", p->lost_threads_confined);
+  if (p->lost_threads > p->lost_threads_confined)
+    printf("  lost      %" PRIu64 " threads, which found no room\n", p->lost_threads - p->lost_threads_confined);
   for (unsigned loss = 0; loss < OPGAP_LOSS_COUNT; loss++)
     if (p->lost_by[loss] > 0) {
       const struct opgap_loss_words *words = opgap_loss_words_of(p, (enum opgap_loss)loss);

@@ -227,7 +227,8 @@ static void add_child(struct analysis *a, struct thread *t, const struct opgap_r
   const char *program = analysis_text(a, analysis_gid(a, t->process, r->field[1]));
   if (r->field[0] == 0) /* of system and popen, which tell no pid: not to be told from a traced child */
     return;
-  if (r->status == 6) /* of a vfork, and executed nothing: it ran as its parent until it ended */
+  unsigned made = r->status & OPGAP_CHILD_HOW;
+  if (made == 6) /* of a vfork, and executed nothing: it ran as its parent until it ended */
     return;
   static const char *const not_loaded =
       "no trace of it was written: not loaded there (static, setuid, another environment), ended at once, or excluded "
@@ -235,11 +236,17 @@ static void add_child(struct analysis *a, struct thread *t, const struct opgap_r
   static const char *const nothing_done =
       "forked, but no trace of it was written: it ended before it called anything that is recorded, or is excluded by "
       "OPGAP_CHILDREN";
-  bool forked = r->status == 1 && program[0] == '\0'; /* its program is its parent's */
+  static const char *const out_of_reach =
+      "left out: its parent had given up what it takes to write to the trace (rights, root folder)";
+  static const char *const confined = "left out: its parent had given itself a filter of system calls (seccomp)";
+  bool forked = made == 1 && program[0] == '\0'; /* its program is its parent's */
   struct opgap_sum_untraced *child = VEC_PUSH(&a->children);
   child->pid = (int32_t)r->field[0];
-  child->reason = forked ? nothing_done : not_loaded;
-  child->command = program[0] ? program : r->status < sizeof how / sizeof *how ? how[r->status] : "";
+  child->reason = r->status & OPGAP_CHILD_CONFINED       ? confined
+                  : r->status & OPGAP_CHILD_OUT_OF_REACH ? out_of_reach
+                  : forked                               ? nothing_done
+                                                         : not_loaded;
+  child->command = program[0] ? program : made < sizeof how / sizeof *how ? how[made] : "";
   if (forked) {
     char name[256];
     text_program(name, sizeof name, a->processes[t->process].info->command);
@@ -794,6 +801,31 @@ static void add_stopped(struct analysis *a)
         longest->info->pid, stopped > 1 ? ", and for a part of others" : "");
 }
 
+/* Children that could not write to the trace: the process with most of them is named. */
+static void add_untraced_children(struct analysis *a)
+{
+  struct opgap_summary *s = a->summary;
+  uint64_t sum = 0, most = 0;
+  unsigned parent = 0;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    uint64_t count = 0;
+    if (!info_number(a, i, "untraced_children", &count))
+      continue;
+    sum += count;
+    if (count > most)
+      parent = i;
+    most = count > most ? count : most;
+  }
+  if (sum > 0)
+    s->notices[s->notice_count++] =
+        sum == 1
+            ? opgap_pool_printf(a->pool, "a child of process %d could not write to the trace and is not in it",
+                                a->processes[parent].info->pid)
+            : opgap_pool_printf(a->pool,
+                                "%llu children, most of process %d, could not write to the trace and are not in it",
+                                (unsigned long long)sum, a->processes[parent].info->pid);
+}
+
 /* What OPGAP_MAX_SIZE left out: the process whose recording ended first speaks for the others. */
 static void add_size_reached(struct analysis *a)
 {
@@ -888,20 +920,27 @@ static void add_losses(struct analysis *a)
     s->notices[s->notice_count++] =
         opgap_pool_printf(a->pool, "records lost: %llu %s (%s)", (unsigned long long)parts[i].count,
                           parts[i].words->what, parts[i].words->remedy);
-  uint64_t samples = 0;
+  uint64_t samples = 0, confined = 0;
   for (unsigned i = 0; i < a->process_count; i++) {
     uint64_t lost = 0;
     samples += info_number(a, i, "lost_samples", &lost) ? lost : 0;
+    confined += info_number(a, i, "lost_threads_confined", &lost) ? lost : 0;
   }
   if (samples > 0)
     s->notices[s->notice_count++] = opgap_pool_printf(
         a->pool, "samples of memory and scheduler lost: %llu found no room in the rings", (unsigned long long)samples);
-  if (s->lost_threads > 0)
+  if (confined > 0)
+    s->notices[s->notice_count++] = opgap_pool_printf(
+        a->pool,
+        "threads lost: %llu began after the program had given itself a filter of system calls (seccomp), and nothing "
+        "of them was recorded",
+        (unsigned long long)confined);
+  if (s->lost_threads > confined)
     s->notices[s->notice_count++] = opgap_pool_printf(
         a->pool,
         "threads lost: %llu found no room, and nothing of them was recorded (of each process at most %u at a time are, "
         "fewer where --buffer is small)",
-        (unsigned long long)s->lost_threads, OPGAP_SLOT_LIMIT - 1);
+        (unsigned long long)(s->lost_threads - confined), OPGAP_SLOT_LIMIT - 1);
 }
 
 /* Was it started by, or executed in the place of, a process of the trace that began before it? */
@@ -945,9 +984,9 @@ static void add_pause(struct analysis *a)
     add_runs(a);
 }
 
-/* The most that add_limits, add_stopped, add_size_reached, add_dropped, add_lines_skipped, add_losses and add_pause
- * add. */
-#define LIMITS (10 + LOSS_PARTS)
+/* The most that add_limits, add_stopped, add_size_reached, add_untraced_children, add_dropped, add_lines_skipped,
+ * add_losses and add_pause add. */
+#define LIMITS (12 + LOSS_PARTS)
 
 static void list_notices(struct analysis *a)
 {
@@ -963,6 +1002,7 @@ static void list_notices(struct analysis *a)
   add_limits(a);
   add_stopped(a);
   add_size_reached(a);
+  add_untraced_children(a);
   add_dropped(a);
   add_lines_skipped(a);
   add_losses(a);

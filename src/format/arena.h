@@ -53,7 +53,7 @@
 
 #define OPGAP_ARENA_MAGIC 0x474e525041475030ull /* "0PGAPRNG" */
 /* To be raised with every change of layout: programs of several builds share /dev/shm. */
-#define OPGAP_ARENA_VERSION 11u
+#define OPGAP_ARENA_VERSION 12u
 
 #define OPGAP_SEGMENT_BYTES (32u * 1024u) /* and of a block */
 #define OPGAP_SHORT_SEGMENT_BYTES (4u * 1024u)
@@ -193,9 +193,12 @@ struct opgap_arena {
   _Atomic uint32_t slots_ready, slots_high;  /* slots allocated; slots ever used */
   _Atomic uint32_t names_used, names_ready;  /* bytes */
   _Atomic uint64_t names_lost;
-  _Atomic uint64_t threads_lost;   /* threads that found no slot */
-  _Atomic uint32_t dying;          /* slots to give back since the consumer last looked */
-  _Atomic uint32_t flusher_sleeps; /* enum opgap_flusher_sleep; futex, shared */
+  _Atomic uint64_t threads_lost; /* threads that found no slot */
+  /* children that could not write to the trace, which their parent did not know; writer: each of them */
+  _Atomic uint32_t untraced_children;
+  _Atomic uint32_t threads_confined; /* of threads_lost those that began below a filter of system calls */
+  _Atomic uint32_t dying;            /* slots to give back since the consumer last looked */
+  _Atomic uint32_t flusher_sleeps;   /* enum opgap_flusher_sleep; futex, shared */
   /* the account of whoever drained: flusher_cpu_ns is the CPU time of all of them */
   uint64_t records, invalid_records, raw_bytes, stored_bytes, flusher_cpu_ns, chunk_sequence;
   /* lost records: all of the slots that were given back, and of these the ones by cause, as in the slot; and those that

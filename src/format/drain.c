@@ -732,11 +732,17 @@ int opgap_consumer_end(struct opgap_consumer *consumer, const char *how, int exi
                 {"lost_threads", (int64_t)atomic_load(&arena->threads_lost)},
                 {"flusher_cpu_ns", (int64_t)arena->flusher_cpu_ns},
                 {"raw_bytes", (int64_t)arena->raw_bytes},
-                {"stored_bytes", (int64_t)arena->stored_bytes}};
+                {"stored_bytes", (int64_t)arena->stored_bytes},
+                /* seldom, and then not worth their bytes: */
+                {"lost_threads_confined", (int64_t)atomic_load(&arena->threads_confined)},
+                {"untraced_children", (int64_t)atomic_load(&arena->untraced_children)}};
+  const unsigned count = sizeof values / sizeof *values, seldom = count - 2;
   at = opgap_encode_pair(at, end, "ended", how, strlen(how));
   if (arena->stopped[0])
     at = opgap_encode_pair(at, end, "stopped", arena->stopped, strnlen(arena->stopped, sizeof arena->stopped));
-  for (unsigned i = 0; i < sizeof values / sizeof *values; i++) {
+  for (unsigned i = 0; i < count; i++) {
+    if (values[i].value == 0 && i >= seldom)
+      continue;
     char digits[24];
     char *p = digits + sizeof digits;
     uint64_t v = values[i].value < 0 ? 0 - (uint64_t)values[i].value : (uint64_t)values[i].value;

@@ -236,6 +236,7 @@ static void fill_info(struct process *process)
   info->ended = ended_by_name(text);
   fill_losses(process);
   info->lost_threads = (uint64_t)info_number(process, "lost_threads", 0);
+  info->lost_threads_confined = (uint64_t)info_number(process, "lost_threads_confined", 0);
   text = process_info(process, "stopped");
   info->size_reached = text != NULL && strcmp(text, OPGAP_SIZE_REACHED) == 0;
   if (text != NULL && !info->size_reached) {

@@ -67,6 +67,7 @@ struct opgap_process_info {
   uint64_t records, invalid_records, damaged_bytes;
   uint64_t lost_records;              /* of the program and its GPUs; the tracer's own samples are none of them */
   uint64_t lost_threads;              /* that found no slot: nothing of them is recorded */
+  uint64_t lost_threads_confined;     /* of these those that began below a filter of system calls */
   uint64_t lost_by[OPGAP_LOSS_COUNT]; /* adds up to lost_records */
   uint64_t stored_bytes;
   unsigned stream_count;

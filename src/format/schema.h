@@ -46,6 +46,12 @@ struct opgap_event {
 /* Value of an allocation event whose object was given back: a realloc of a block writes this first. */
 #define OPGAP_ALLOC_RELEASED UINT64_MAX
 
+/* The status of a CHILD record: how it was made, and why it is known to be untraced. */
+#define OPGAP_CHILD_HOW 15u
+#define OPGAP_CHILD_OUT_OF_REACH 16u /* the trace is, for its parent or itself */
+#define OPGAP_CHILD_CONFINED 32u     /* by its parent's filter of system calls */
+#define OPGAP_CHILD_LEFT_OUT (OPGAP_CHILD_OUT_OF_REACH | OPGAP_CHILD_CONFINED)
+
 /* The sequence number of an op or range that has none, as in torch: -1. */
 #define OPGAP_NO_SEQUENCE UINT64_MAX
 

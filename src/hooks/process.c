@@ -19,6 +19,7 @@
 #include "record/control.h"
 #include "record/early.h"
 #include "record/raw.h"
+#include "record/reach.h"
 
 extern char **environ;
 
@@ -32,6 +33,7 @@ enum { BY_FORK = 1, BY_VFORK, BY_SPAWN, BY_SYSTEM, BY_POPEN, BY_VFORK_ALONE };
 
 /* What the child of a vfork executes, in the parent's names; 0: nothing. */
 static __thread uint32_t vfork_program __attribute__((tls_model("initial-exec")));
+static __thread unsigned vfork_left_out __attribute__((tls_model("initial-exec"))); /* why it is not traced */
 
 /* The session belongs to this process: not so in the child of a vfork or of a raw clone. */
 static bool may_record(void)
@@ -44,25 +46,31 @@ static uint64_t intern_string(const char *string)
   return string ? opgap_intern(string, opgap_length(string)) : 0;
 }
 
-static void emit_child(int how, int pid, uint64_t program)
+/* how: with why it is known not to be traced (schema.h). */
+static void emit_child(unsigned how, int pid, uint64_t program)
 {
   const uint64_t fields[] = {(uint64_t)(unsigned)pid, program};
-  opgap_emit(OPGAP_EV_CHILD, (uint32_t)how, opgap_ticks(), 0, fields, 2);
+  opgap_emit(OPGAP_EV_CHILD, how, opgap_ticks(), 0, fields, 2);
 }
 
-static void note_child(int how, int pid, const char *program)
+static void note_child(unsigned how, int pid, const char *program)
 {
   if (may_record())
     emit_child(how, pid, intern_string(program));
 }
 
+static unsigned left_out(void)
+{
+  return opgap_session_folder()[0] != 0 && !opgap_strict ? opgap_reach_of_children() : 0;
+}
+
 /* ---- fork ---- */
 
-static pid_t forked(struct opgap_fork *fork, pid_t pid)
+static pid_t forked(struct opgap_fork *fork, pid_t pid, unsigned child)
 {
   opgap_fork_end(fork);
   if (pid > 0)
-    note_child(BY_FORK, pid, NULL);
+    note_child(BY_FORK | child, pid, NULL);
   else if (pid == 0 && (opgap_control_mapped() || opgap_control_follows()))
     opgap_self();
   return pid;
@@ -73,9 +81,10 @@ static pid_t forked(struct opgap_fork *fork, pid_t pid)
   {                                                                                                                    \
     if (!OPGAP_BOUND(name))                                                                                            \
       return OPGAP_MISSING(pid_t);                                                                                     \
+    unsigned child = left_out();                                                                                       \
     struct opgap_fork fork;                                                                                            \
     opgap_fork_begin(&fork);                                                                                           \
-    return forked(&fork, opgap_real.name());                                                                           \
+    return forked(&fork, opgap_real.name(), child);                                                                    \
   }
 FORK_HOOK(fork)
 FORK_HOOK(_Fork)
@@ -111,9 +120,10 @@ long opgap_syscall_seen(long number, long a, long b, long c, long d, long e, lon
     thread_leaves((int)a);
   if (number != SYS_clone && !IS_FORK(number))
     return opgap_real.syscall(number, a, b, c, d, e, f);
+  unsigned child = left_out();
   struct opgap_fork fork;
   opgap_fork_begin(&fork);
-  return forked(&fork, (pid_t)opgap_real.syscall(number, a, b, c, d, e, f));
+  return forked(&fork, (pid_t)opgap_real.syscall(number, a, b, c, d, e, f), child);
 }
 
 /* For vfork, which is assembly: before and after in the parent. */
@@ -122,6 +132,7 @@ void opgap_vfork_begin(void)
 {
   vfork_program = 0;
   may_record(); /* the session begins, to whose names the child adds */
+  vfork_left_out = left_out();
   opgap_vfork_enter();
   opgap_in_vfork = true;
 }
@@ -131,93 +142,7 @@ void opgap_vfork_end(long pid)
   opgap_in_vfork = false;
   opgap_vfork_leave();
   if (pid > 0 && may_record())
-    emit_child(vfork_program ? BY_VFORK : BY_VFORK_ALONE, (int)pid, vfork_program);
-}
-
-/* ---- spawn ---- */
-
-typedef int spawn_function(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
-                           char *const[], char *const[]);
-
-static int spawn(spawn_function *real, pid_t *pid, const char *program, const posix_spawn_file_actions_t *actions,
-                 const posix_spawnattr_t *attributes, char *const argv[], char *const envp[])
-{
-  pid_t child = 0;
-  if (pid == NULL)
-    pid = &child;
-  int result = real(pid, program, actions, attributes, argv, envp);
-  if (result == 0)
-    note_child(BY_SPAWN, *pid, program);
-  return result;
-}
-
-#define SPAWN_HOOK(hook, real)                                                                                         \
-  OPGAP_EXPORT int hook(pid_t *pid, const char *program, const posix_spawn_file_actions_t *actions,                    \
-                        const posix_spawnattr_t *attributes, char *const argv[], char *const envp[])                   \
-  {                                                                                                                    \
-    spawn_function *function = (real);                                                                                 \
-    return function ? spawn(function, pid, program, actions, attributes, argv, envp) : ENOSYS;                         \
-  }
-SPAWN_HOOK(posix_spawn, OPGAP_BOUND(posix_spawn) ? opgap_real.posix_spawn : NULL)
-SPAWN_HOOK(posix_spawnp, OPGAP_BOUND(posix_spawnp) ? opgap_real.posix_spawnp : NULL)
-
-#ifdef OPGAP_OLD_VERSIONS
-/* Until glibc 2.15 they run a file without #! by a shell. */
-static void *_Atomic old_posix_spawn, *_Atomic old_posix_spawnp;
-spawn_function opgap_posix_spawn_2_2_5, opgap_posix_spawnp_2_2_5;
-OPGAP_OLD_VERSION(opgap_posix_spawn_2_2_5, posix_spawn, "GLIBC_2.2.5");
-OPGAP_OLD_VERSION(opgap_posix_spawnp_2_2_5, posix_spawnp, "GLIBC_2.2.5");
-SPAWN_HOOK(opgap_posix_spawn_2_2_5, opgap_find_version(&old_posix_spawn, "posix_spawn", "GLIBC_2.2.5"))
-SPAWN_HOOK(opgap_posix_spawnp_2_2_5, opgap_find_version(&old_posix_spawnp, "posix_spawnp", "GLIBC_2.2.5"))
-#endif
-
-int system(const char *command);
-OPGAP_EXPORT int system(const char *command)
-{
-  if (!OPGAP_BOUND(system))
-    return OPGAP_MISSING(int);
-  struct opgap_thread *thread = OPGAP_ENTER(process);
-  if (thread == NULL || command == NULL || !may_record())
-    return opgap_real.system(command);
-  note_child(BY_SYSTEM, 0, command);
-  uint64_t name = intern_string(command);
-  uint64_t start = opgap_call_begin(thread, OPGAP_HOOK_ID_system, name);
-  int result = opgap_real.system(command);
-  opgap_hook_end(thread, OPGAP_HOOK_ID_system, start, name, (uint64_t)(unsigned)result,
-                 result == -1 ? (uint32_t)errno : 0);
-  return result;
-}
-
-OPGAP_EXPORT FILE *popen(const char *command, const char *mode)
-{
-  if (!OPGAP_BOUND(popen))
-    return OPGAP_MISSING(FILE *);
-  FILE *stream = opgap_real.popen(command, mode);
-  if (stream) {
-    int error = errno;
-    opgap_fd_new(stream->_fileno);
-    note_child(BY_POPEN, 0, command);
-    errno = error;
-  }
-  return stream;
-}
-
-int pclose(FILE *stream);
-OPGAP_EXPORT int pclose(FILE *stream)
-{
-  if (!OPGAP_BOUND(pclose))
-    return OPGAP_MISSING(int);
-  struct opgap_thread *thread = OPGAP_ENTER(process);
-  int fd = stream->_fileno;
-  uint32_t name = thread ? opgap_fd_name(fd) : 0;
-  opgap_fd_new(fd);
-  if (thread == NULL)
-    return opgap_real.pclose(stream);
-  uint64_t start = opgap_call_begin(thread, OPGAP_HOOK_ID_pclose, name);
-  int result = opgap_real.pclose(stream);
-  opgap_hook_end(thread, OPGAP_HOOK_ID_pclose, start, name, (uint64_t)(unsigned)result,
-                 result == -1 ? (uint32_t)errno : 0);
-  return result;
+    emit_child((vfork_program ? BY_VFORK : BY_VFORK_ALONE) | vfork_left_out, (int)pid, vfork_program);
 }
 
 /* ---- this library in the environment ---- */
@@ -237,16 +162,18 @@ static bool is_own_entry(const char *entry, size_t length)
          (length == name || entry[length - name - 1] == '/');
 }
 
-/* Takes this library's entry out of "LD_PRELOAD=...", in place; false if nothing is left. */
-static bool remove_own_entry(char *variable)
+/* Takes this library's entry out of "LD_PRELOAD=...", in place; false if nothing is left.  kept: gets it, or NULL. */
+static bool remove_own_entry(char *variable, char *kept)
 {
   char *out = variable + (sizeof PRELOAD - 1), *at = out;
   while (*at) {
     size_t length = opgap_length_until(at, ": ");
     size_t whole = at[length] ? length + 1 : length;
     if (is_own_entry(at, length) && length + sizeof PRELOAD <= sizeof kept_preload) {
-      memcpy(kept_preload, PRELOAD, sizeof PRELOAD - 1);
-      memcpy(kept_preload + sizeof PRELOAD - 1, at, length);
+      if (kept != NULL) {
+        memcpy(kept, PRELOAD, sizeof PRELOAD - 1);
+        memcpy(kept + sizeof PRELOAD - 1, at, length);
+      }
     } else {
       memmove(out, at, whole);
       out += whole;
@@ -268,7 +195,7 @@ static void leave_environment(void)
         memcpy(kept_session, *at, opgap_length(*at) + 1);
       continue;
     }
-    if (opgap_starts_with(*at, PRELOAD) && !remove_own_entry(*at))
+    if (opgap_starts_with(*at, PRELOAD) && !remove_own_entry(*at, kept_preload))
       continue;
     *out++ = *at;
   }
@@ -324,6 +251,151 @@ static size_t environment_size(char *const envp[], size_t *preload_bytes)
   return count;
 }
 
+static bool has_own_entry(const char *preload)
+{
+  for (size_t length; *preload; preload += length + (preload[length] != 0)) {
+    length = opgap_length_until(preload, ": ");
+    if (is_own_entry(preload, length))
+      return true;
+  }
+  return false;
+}
+
+size_t opgap_environment_size(char *const envp[], size_t *text_bytes)
+{
+  size_t count = 0;
+  bool has_us = false;
+  *text_bytes = 1;
+  for (; envp && envp[count]; count++) {
+    bool preload = opgap_starts_with(envp[count], PRELOAD);
+    if (preload)
+      *text_bytes += opgap_length(envp[count]) + 1;
+    has_us |= preload ? has_own_entry(envp[count] + (sizeof PRELOAD - 1)) : opgap_starts_with(envp[count], SESSION);
+  }
+  if (!has_us)
+    *text_bytes = 0;
+  return count;
+}
+
+void opgap_environment_without(char *const envp[], char **out, char *text)
+{
+  for (; envp && *envp; envp++) {
+    if (opgap_starts_with(*envp, SESSION))
+      continue;
+    *out = *envp;
+    if (opgap_starts_with(*envp, PRELOAD)) {
+      size_t bytes = opgap_length(*envp) + 1;
+      *out = memcpy(text, *envp, bytes);
+      text += bytes;
+      if (!remove_own_entry(*out, NULL))
+        continue;
+    }
+    out++;
+  }
+  *out = NULL;
+}
+
+/* The program that gets `envp` runs without the tracer.  The new environment is on the caller's frame. */
+#define LEAVE_OUT(envp)                                                                                                \
+  do {                                                                                                                 \
+    size_t text_bytes, entries = opgap_environment_size(envp, &text_bytes);                                            \
+    if (text_bytes > 0) {                                                                                              \
+      char **fresh = alloca((entries + 1) * sizeof *fresh);                                                            \
+      opgap_environment_without(envp, fresh, alloca(text_bytes));                                                      \
+      (envp) = fresh;                                                                                                  \
+    }                                                                                                                  \
+  } while (0)
+
+/* ---- spawn ---- */
+
+typedef int spawn_function(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
+                           char *const[], char *const[]);
+
+static int spawn(spawn_function *real, pid_t *pid, const char *program, const posix_spawn_file_actions_t *actions,
+                 const posix_spawnattr_t *attributes, char *const argv[], char *const envp[])
+{
+  pid_t child = 0;
+  if (pid == NULL)
+    pid = &child;
+  unsigned why = left_out();
+  if (opgap_unlikely(why))
+    LEAVE_OUT(envp);
+  int result = real(pid, program, actions, attributes, argv, envp);
+  if (result == 0)
+    note_child(BY_SPAWN | why, *pid, program);
+  return result;
+}
+
+#define SPAWN_HOOK(hook, real)                                                                                         \
+  OPGAP_EXPORT int hook(pid_t *pid, const char *program, const posix_spawn_file_actions_t *actions,                    \
+                        const posix_spawnattr_t *attributes, char *const argv[], char *const envp[])                   \
+  {                                                                                                                    \
+    spawn_function *function = (real);                                                                                 \
+    return function ? spawn(function, pid, program, actions, attributes, argv, envp) : ENOSYS;                         \
+  }
+SPAWN_HOOK(posix_spawn, OPGAP_BOUND(posix_spawn) ? opgap_real.posix_spawn : NULL)
+SPAWN_HOOK(posix_spawnp, OPGAP_BOUND(posix_spawnp) ? opgap_real.posix_spawnp : NULL)
+
+#ifdef OPGAP_OLD_VERSIONS
+/* Until glibc 2.15 they run a file without #! by a shell. */
+static void *_Atomic old_posix_spawn, *_Atomic old_posix_spawnp;
+spawn_function opgap_posix_spawn_2_2_5, opgap_posix_spawnp_2_2_5;
+OPGAP_OLD_VERSION(opgap_posix_spawn_2_2_5, posix_spawn, "GLIBC_2.2.5");
+OPGAP_OLD_VERSION(opgap_posix_spawnp_2_2_5, posix_spawnp, "GLIBC_2.2.5");
+SPAWN_HOOK(opgap_posix_spawn_2_2_5, opgap_find_version(&old_posix_spawn, "posix_spawn", "GLIBC_2.2.5"))
+SPAWN_HOOK(opgap_posix_spawnp_2_2_5, opgap_find_version(&old_posix_spawnp, "posix_spawnp", "GLIBC_2.2.5"))
+#endif
+
+int system(const char *command);
+OPGAP_EXPORT int system(const char *command)
+{
+  if (!OPGAP_BOUND(system))
+    return OPGAP_MISSING(int);
+  struct opgap_thread *thread = OPGAP_ENTER(process);
+  if (thread == NULL || command == NULL || !may_record())
+    return opgap_real.system(command);
+  note_child(BY_SYSTEM | left_out(), 0, command);
+  uint64_t name = intern_string(command);
+  uint64_t start = opgap_call_begin(thread, OPGAP_HOOK_ID_system, name);
+  int result = opgap_real.system(command);
+  opgap_hook_end(thread, OPGAP_HOOK_ID_system, start, name, (uint64_t)(unsigned)result,
+                 result == -1 ? (uint32_t)errno : 0);
+  return result;
+}
+
+OPGAP_EXPORT FILE *popen(const char *command, const char *mode)
+{
+  if (!OPGAP_BOUND(popen))
+    return OPGAP_MISSING(FILE *);
+  unsigned child = left_out();
+  FILE *stream = opgap_real.popen(command, mode);
+  if (stream) {
+    int error = errno;
+    opgap_fd_new(stream->_fileno);
+    note_child(BY_POPEN | child, 0, command);
+    errno = error;
+  }
+  return stream;
+}
+
+int pclose(FILE *stream);
+OPGAP_EXPORT int pclose(FILE *stream)
+{
+  if (!OPGAP_BOUND(pclose))
+    return OPGAP_MISSING(int);
+  struct opgap_thread *thread = OPGAP_ENTER(process);
+  int fd = stream->_fileno;
+  uint32_t name = thread ? opgap_fd_name(fd) : 0;
+  opgap_fd_new(fd);
+  if (thread == NULL)
+    return opgap_real.pclose(stream);
+  uint64_t start = opgap_call_begin(thread, OPGAP_HOOK_ID_pclose, name);
+  int result = opgap_real.pclose(stream);
+  opgap_hook_end(thread, OPGAP_HOOK_ID_pclose, start, name, (uint64_t)(unsigned)result,
+                 result == -1 ? (uint32_t)errno : 0);
+  return result;
+}
+
 /* ---- exec ---- */
 
 static void note_exec(const char *program, int error)
@@ -368,7 +440,11 @@ static int exec_failed(enum exec_trace trace, const char *program)
   char *const *env = (envp);                                                                                           \
   if (opgap_unlikely(!opgap_sandboxed && !opgap_image_is_readable(program, env)))                                      \
     return call;                                                                                                       \
-  if (opgap_unlikely(kept_preload[0] && opgap_raw_getpid() == first_pid)) {                                            \
+  unsigned why = left_out();                                                                                           \
+  if (opgap_unlikely(why)) {                                                                                           \
+    LEAVE_OUT(env);                                                                                                    \
+    vfork_left_out |= why;                                                                                             \
+  } else if (opgap_unlikely(kept_preload[0] && opgap_raw_getpid() == first_pid)) {                                     \
     size_t bytes;                                                                                                      \
     char **fresh = alloca((environment_size(env, &bytes) + 3) * sizeof *fresh);                                        \
     enter_environment(env, fresh, alloca(bytes));                                                                      \

@@ -23,6 +23,7 @@
 #include "record/internal.h"
 #include "record/keep.h"
 #include "record/raw.h"
+#include "record/reach.h"
 #include "record/schedule.h"
 #include "record/stacks.h"
 
@@ -133,33 +134,10 @@ static void close_trace(int fd)
     opgap_raw_close(fd);
 }
 
-/* Has the program taken itself where the paths of its start mean something else, as by chroot? */
-static bool has_another_root(void)
-{
-  uint64_t root = opgap_state->arena->root_folder;
-  return root != 0 && root != opgap_root_folder();
-}
-
-/* The file is there, but the program has given up its rights or its root: what it records stays in the ring, for a
- * program outside. */
-static bool is_out_of_reach(long error)
-{
-  static bool said;
-  bool moved = has_another_root();
-  if (opgap_state->arena->ring_file[0] == 0 || !(moved || error == -EACCES || error == -EPERM || error == -EROFS))
-    return false;
-  opgap_state->out_of_reach = true;
-  opgap_notice(&said,
-               "cannot write to %s any more (%s): the rest stays in the ring, and opgap record or the next command of "
-               "opgap adds it",
-               opgap_config.folder, moved ? "another root folder" : opgap_error_words(error));
-  return true;
-}
-
 static void cannot_open(long error)
 {
   const char *folder = opgap_config.folder;
-  if (is_out_of_reach(error))
+  if (opgap_reach_lost(error)) /* what is recorded stays in the ring, for a program outside */
     return;
   if (error != -ENOENT)
     give_up(opgap_error_words(error), error);

@@ -31,14 +31,15 @@ struct opgap_config {
   unsigned counter_count;
   /* counters [0, alloc_end) make up an op's allocations, [alloc_end, free_end) its frees */
   unsigned alloc_end, free_end;
-  bool first;          /* of the trace's processes; its forked children have this from it, as the next */
-  bool made_folder;    /* of the trace, not `opgap record` */
-  bool no_tsc;         /* a test wants the other clock */
-  uint32_t page_bytes; /* of memory; a test may set another size before the session begins */
-  char *stack_top;     /* an address near the bottom of the main thread's stack */
-  uint32_t groups;     /* what opgap_active is while recording */
-  int32_t loader_pid;  /* of the process that loaded the tracer; others are forked from it */
-  char folder[1024];   /* absolute */
+  bool first;           /* of the trace's processes; its forked children have this from it, as the next */
+  bool made_folder;     /* of the trace, not `opgap record` */
+  bool no_tsc;          /* a test wants the other clock */
+  uint32_t page_bytes;  /* of memory; a test may set another size before the session begins */
+  char *stack_top;      /* an address near the bottom of the main thread's stack */
+  uint32_t groups;      /* what opgap_active is while recording */
+  int32_t loader_pid;   /* of the process that loaded the tracer; others are forked from it */
+  uint64_t root_folder; /* opgap_root_folder when the first session of this image began; 0: none did, or unknown */
+  char folder[1024];    /* absolute */
   struct opgap_settings settings;
   char host[65], boot_id[40], kernel[65];
   char cpu[52]; /* "" but in the trace's first process and its forked children */

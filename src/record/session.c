@@ -22,6 +22,7 @@
 #include "record/keep.h"
 #include "record/op.h"
 #include "record/raw.h"
+#include "record/reach.h"
 #include "record/schedule.h"
 #include "record/stacks.h"
 
@@ -660,6 +661,8 @@ static long begin(struct opgap_state *state, bool forked)
   arena->start_time = start_time;
   arena->pid_namespace = opgap_pid_namespace();
   arena->root_folder = opgap_root_folder();
+  if (opgap_config.root_folder == 0)
+    opgap_config.root_folder = arena->root_folder;
   arena->ticks_are_tsc = opgap_clock_tsc;
   memcpy(arena->boot_id, opgap_config.boot_id, sizeof arena->boot_id);
   arena->counter_count = opgap_config.counter_count;
@@ -699,7 +702,7 @@ static long begin(struct opgap_state *state, bool forked)
 static void say_untraced(long error, bool joined)
 {
   static bool said;
-  if (error == -ENOENT && joined)
+  if ((error == -ENOENT && joined) || !opgap_reach_tells_start(error))
     return;
   if (error == -ENOMEM && (address_space_left() != UINT64_MAX || data_left() != UINT64_MAX))
     opgap_notice(&said,
@@ -843,6 +846,7 @@ bool opgap_session_begin(void)
   opgap_guest_host(state->arena);
   if (forked)
     opgap_schedule_forked();
+  opgap_reach_begins(state->arena);
   if (opgap_frameworks_session_started)
     opgap_frameworks_session_started();
   if (opgap_hooks_session_started)
@@ -1225,6 +1229,7 @@ bool opgap_session_confine(bool all_threads)
     opgap_cell = cell;
   }
   opgap_guest_refuse();
+  opgap_reach_leave_environment();
   opgap_confined = true;
   return true;
 }
@@ -1232,6 +1237,7 @@ bool opgap_session_confine(bool all_threads)
 void opgap_session_unconfine(void)
 {
   opgap_confined = false;
+  opgap_reach_enter_environment();
   if (atomic_load(&opgap_state->phase) == OPGAP_PHASE_RUNNING)
     opgap_guest_host(opgap_state->arena);
 }

@@ -212,10 +212,12 @@ struct opgap_thread *opgap_self_slow(void)
   opgap_cell = &opgap_tool_cell; /* a signal handler that comes now passes through */
   uint32_t phase = atomic_load_explicit(&opgap_state->phase, memory_order_acquire);
   if (opgap_unlikely(opgap_confined)) { /* a slot cannot be had without system calls */
-    if (phase == OPGAP_PHASE_RUNNING)
+    if (phase == OPGAP_PHASE_RUNNING) {
       atomic_fetch_add_explicit(&opgap_state->arena->threads_lost, 1, memory_order_relaxed);
-    else
+      atomic_fetch_add_explicit(&opgap_state->arena->threads_confined, 1, memory_order_relaxed);
+    } else {
       opgap_cell = before;
+    }
     return NULL;
   }
   if (phase == OPGAP_PHASE_NONE && opgap_session_begin()) {

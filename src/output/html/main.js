@@ -23,7 +23,7 @@
   function warnings(data) {
     const trace = data.report.trace, lines = [];
     if (trace.lost_threads > 0)
-      lines.push(`${count(trace.lost_threads)} threads found no room: nothing of them is here.`);
+      lines.push(`${count(trace.lost_threads)} threads were not recorded: nothing of them is here.`);
     if (trace.lost_records > 0)
       lines.push(`${count(trace.lost_records)} records were lost: figures are too low by what they held.`);
     if (trace.invalid_records > 0)
