@@ -5,7 +5,9 @@
  * openat, close, read, write, fallocate, ftruncate, fstat, newfstatat, mmap, munmap, madvise, futex, gettid, getpid,
  * getppid, kill (0), tgkill (0), mkdirat, unlinkat, linkat, renameat, renameat2, getuid, getcwd, uname, faccessat,
  * readlinkat, getdents64, lseek, statfs, fstatfs, fgetxattr, flock, unshare (CLONE_FILES), close_range,
- * rt_sigprocmask, sigaltstack, prctl (PR_GET_NAME, PR_SET_NAME), prlimit64, sched_getaffinity, clock_gettime.
+ * rt_sigprocmask, sigaltstack, prctl (PR_GET_NAME, PR_SET_NAME), prlimit64, sched_getaffinity, clock_gettime; for a
+ * line on standard error rt_sigpending, rt_sigtimedwait, ppoll, pidfd_open, pidfd_getfd (the last two may be refused).
+ *
  * Results are the kernel's: -errno on failure.  Any thread, any context.
  */
 #ifndef OPGAP_RECORD_RAW_H

@@ -25,6 +25,7 @@
 #include "record/reach.h"
 #include "record/schedule.h"
 #include "record/stacks.h"
+#include "record/stderr.h"
 
 #define FIRST_BLOCKS 2u /* of slots and of a segment: a short program's start costs what is allocated here */
 #define CROWD 64u       /* threads, from which on a segment of 32 KiB is too much for each */
@@ -121,7 +122,7 @@ void opgap_notice(bool *said, const char *fmt, ...)
 {
   if (__atomic_exchange_n(said, true, __ATOMIC_RELAXED))
     return;
-  char line[sizeof opgap_config.folder + 300];
+  char line[OPGAP_STDERR_LINE];
   struct opgap_text text = {line, line + sizeof line - 2};
   va_list arguments;
   opgap_text_string(&text, "opgap: ");
@@ -160,19 +161,7 @@ void opgap_notice(bool *said, const char *fmt, ...)
   *text.at++ = '\n'; /* its place is behind the text's end */
   if (opgap_config.settings.log == OPGAP_LOG_QUIET)
     return;
-  int fd = 2;
-  if (opgap_cell == &opgap_flusher_cell) { /* it has no descriptors of the program: take its stderr by name */
-    char path[64];
-    struct opgap_text where = {path, path + sizeof path - 1};
-    opgap_text_string(&where, "/proc/");
-    opgap_text_number(&where, (uint64_t)opgap_state->pid, 10);
-    opgap_text_string(&where, "/fd/2");
-    fd = (int)opgap_raw_open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC, 0);
-  }
-  if (fd >= 0)
-    opgap_raw_write(fd, line, (size_t)(text.at - line));
-  if (fd > 2 || (fd >= 0 && opgap_cell == &opgap_flusher_cell))
-    opgap_raw_close(fd);
+  opgap_stderr_write(line, (size_t)(text.at - line));
 }
 
 /* ---- memory ---- */
@@ -1338,6 +1327,7 @@ OPGAP_EARLY_CODE void opgap_session_end(int exit_status)
       remove_ring(state->arena);
     }
     opgap_drain_leave();
+    opgap_stderr_end();
   } else { /* or the drain takes too long: the ring stays, the next reader takes the rest */
     state->arena->exit_status = exit_status & 0xff;
     atomic_store(&state->arena->end, OPGAP_ARENA_CLEAN);
