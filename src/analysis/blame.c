@@ -127,8 +127,13 @@ static uint64_t add_off_cpu(struct walk *w, struct thread *t, uint64_t start, ui
 
 static void add_code(struct walk *w, struct thread *t, uint64_t start, uint64_t end)
 {
-  if (end > start)
-    add(w, t, OPGAP_CAUSE_PYTHON, DOING_CODE, 0, w->file, add_off_cpu(w, t, start, end));
+  if (end <= start)
+    return;
+  uint64_t code = add_off_cpu(w, t, start, end);
+  uint64_t yields = t->yields.count > 0 ? threads_yield_ns(t, start, end) : 0;
+  yields = yields < code ? yields : code;
+  add(w, t, OPGAP_CAUSE_PYTHON, DOING_SPIN, 0, 0, yields);
+  add(w, t, OPGAP_CAUSE_PYTHON, DOING_CODE, 0, w->file, code - yields);
 }
 
 /* Time outside calls: in framework ops, or between them. */
@@ -613,6 +618,9 @@ static void phrase(struct analysis *a, const struct cause_row *row, char *text, 
     break;
   case DOING_OUTSIDE:
     snprintf(text, size, "off the CPU, in no hooked call (a raw futex of OpenMP, a page fault from disk)");
+    break;
+  case DOING_SPIN:
+    snprintf(text, size, "~spinning (sched_yield)");
     break;
   case DOING_FAULT:
     snprintf(text, size, "in page faults that read from a disk");

@@ -56,6 +56,8 @@ void calls_counter(struct analysis *a, struct thread *t, const struct opgap_reco
     return;
   struct thread_hook *h = hook_of(t, r->status);
   h->counted = true;
+  if (a->processes[t->process].hooks[r->status].verb == VERB_YIELD)
+    threads_yields(a, t, r);
   if (r->end_ns <= a->window_start || r->end_ns <= a->processes[t->process].info->kept_from_ns)
     memcpy(h->base, r->field, sizeof h->base);
   else if (r->end_ns <= a->window_end)

@@ -25,6 +25,7 @@ static const struct rule {
     {"pthread_clockjoin", true, VERB_JOIN},
     {"sem_", true, VERB_SEM},
     {"sleep", false, VERB_SLEEP},
+    {"sched_yield", true, VERB_YIELD},
     {"rename", true, VERB_CHANGE},
     {"link", true, VERB_CHANGE},
     {"symlink", true, VERB_CHANGE},

@@ -53,6 +53,7 @@ enum verb {
   VERB_STAT,
   VERB_POLL,
   VERB_CONNECT,
+  VERB_YIELD,
   VERB_MUTEX,
   VERB_RWLOCK,
   VERB_COND,
@@ -144,6 +145,10 @@ struct past_sample {
   uint64_t outside; /* since then, off the CPU in no hooked call, no more than it was; OPGAP_UNKNOWN: not yet asked */
   uint64_t slack;   /* with `outside`: how much older the totals may have become since; up to the scheduler's tick */
 };
+/* Between two counts of a thread's calls that yield the CPU, how long they took, by those that were timed. */
+struct past_yields {
+  uint64_t start, end, ns;
+};
 #define RING(T)                                                                                                        \
   struct {                                                                                                             \
     T *at;                                                                                                             \
@@ -208,6 +213,10 @@ struct thread {
   bool nests; /* some of them lie inside others */
   RING(struct past_op) ops, nexts;
   RING(struct past_sample) samples;
+  RING(struct past_yields) yields; /* of a thread that waits in a loop; others have none */
+  struct {
+    uint64_t calls, at;
+  } yielded;                   /* as counted last */
   uint64_t first_poll_ns;      /* 0: never polled.  A DataLoader worker's first one ends its start-up */
   struct live_waiting waiting; /* owners of blocks */
   struct {
@@ -514,6 +523,7 @@ enum doing {
   DOING_THROTTLED, /* runnable, its cgroup's time is used up */
   DOING_OUTSIDE,   /* off the CPU, in no call that is hooked */
   DOING_FAULT,     /* the same, in page faults that read from a disk */
+  DOING_SPIN,      /* in sched_yield again and again */
   DOING_START,     /* a worker that did not run yet, or imports; a thread that did not run yet */
   DOING_BEGIN,     /* another process, until it was there */
   DOING_END,       /* a process that was waited for to end */
@@ -900,6 +910,7 @@ void timeline_op(struct analysis *a, struct thread *t, uint32_t name, uint32_t f
 size_t timeline_calls_from(const struct thread *t, uint64_t time);
 size_t timeline_ops_from(const struct thread *t, uint64_t time);
 void timeline_sample(struct analysis *a, struct thread *t, struct past_sample sample);
+void timeline_yields(struct analysis *a, struct thread *t, struct past_yields yields);
 size_t timeline_samples_from(const struct thread *t, uint64_t time);
 /* The samples around [start, end), one behind each end where there is one; false: not two of them. */
 bool timeline_samples_around(const struct thread *t, uint64_t start, uint64_t end, const struct past_sample **from,
@@ -935,6 +946,10 @@ void threads_sample(struct analysis *a, unsigned process, const struct opgap_rec
 struct thread *threads_of_tid(struct analysis *a, unsigned process, uint64_t tid); /* NULL: unknown */
 /* Of a stretch of t, outside of hooked blocking calls: how long it was runnable without a CPU, throttled, and off the
  * CPU for an unknown reason.  An estimate; false: not sampled. */
+/* A count of calls that yield the CPU. */
+void threads_yields(struct analysis *a, struct thread *t, const struct opgap_record *r);
+/* How long t was in such calls in [start, end), at most all of it: an estimate from counts and timed calls. */
+uint64_t threads_yield_ns(const struct thread *t, uint64_t start, uint64_t end);
 bool threads_off_cpu(const struct analysis *a, struct thread *t, uint64_t start, uint64_t end, struct off_cpu *off);
 /* Of `outside` ns of [start, end) that t was off the CPU in no hooked call: how much of it the other threads of its
  * process account for that are hardly ever in hooked blocking calls, as a team of OpenMP's. */

@@ -304,6 +304,40 @@ bool threads_off_cpu(const struct analysis *a, struct thread *t, uint64_t start,
   return any;
 }
 
+/* ---- waiting in a loop ---- */
+
+void threads_yields(struct analysis *a, struct thread *t, const struct opgap_record *r)
+{
+  uint64_t calls = r->field[0], timed = r->field[3], time_ns = r->field[4];
+  /* a count is written where it has changed since the flusher's round before, as of a thread that runs a sample is */
+  uint64_t round = t->samples.count > 1 ? RING_AT(&t->samples, t->samples.count - 2)->end : t->born_ns;
+  uint64_t start = t->yielded.at > round ? t->yielded.at : round;
+  if (timed > 0 && calls > t->yielded.calls && r->end_ns > start) {
+    double ns = (double)(calls - t->yielded.calls) * ((double)time_ns / (double)timed);
+    uint64_t most = r->end_ns - start;
+    timeline_yields(a, t, (struct past_yields){start, r->end_ns, ns < (double)most ? (uint64_t)ns : most});
+  }
+  t->yielded.calls = calls;
+  t->yielded.at = r->end_ns;
+}
+
+uint64_t threads_yield_ns(const struct thread *t, uint64_t start, uint64_t end)
+{
+  double sum = 0;
+  for (size_t i = t->yields.count; i-- > 0;) {
+    const struct past_yields *yields = RING_AT(&t->yields, i);
+    if (yields->end <= start)
+      break;
+    uint64_t from = yields->start > start ? yields->start : start, to = yields->end < end ? yields->end : end;
+    if (to <= from)
+      continue;
+    uint64_t open = yields->end - yields->start - blocked_in(t, yields->start, yields->end);
+    double share = open > 0 ? (double)yields->ns / (double)open : 0;
+    sum += (share < 1 ? share : 1) * (double)(to - from - blocked_in(t, from, to));
+  }
+  return (uint64_t)sum;
+}
+
 /* Hardly ever in hooked blocking calls: what it waits for it waits for elsewhere. */
 static bool may_be_of_team(const struct analysis *a, const struct thread *t)
 {

@@ -407,6 +407,11 @@ void timeline_sample(struct analysis *a, struct thread *t, struct past_sample sa
   *RING_PUSH(a, &t->samples) = sample;
 }
 
+void timeline_yields(struct analysis *a, struct thread *t, struct past_yields yields)
+{
+  *RING_PUSH(a, &t->yields) = yields;
+}
+
 size_t timeline_samples_from(const struct thread *t, uint64_t time)
 {
   return RING_FROM(&t->samples, time);
@@ -541,4 +546,5 @@ void timeline_free(struct thread *t)
   free(t->ops.at);
   free(t->nexts.at);
   free(t->samples.at);
+  free(t->yields.at);
 }

@@ -424,6 +424,63 @@ static void step_parts(void)
   pthread_mutex_unlock(&queue);
 }
 
+/* A worker takes a spin lock that yields, which another thread holds, asleep, nearly always. */
+static atomic_flag spin = ATOMIC_FLAG_INIT;
+
+static void spin_lock(void)
+{
+  while (atomic_flag_test_and_set(&spin))
+    sched_yield();
+}
+
+static void *spin_holder(void *unused)
+{
+  while (planted && !stop) {
+    spin_lock();
+    pause_ms(20);
+    atomic_flag_clear(&spin);
+    pause_ms(1);
+  }
+  return unused;
+}
+
+static void *spin_worker(void *unused)
+{
+  unsigned seen = 0;
+  for (;;) {
+    pthread_mutex_lock(&queue);
+    while (round_of_parts == seen && !stop)
+      pthread_cond_wait(&changed, &queue);
+    seen = round_of_parts;
+    pthread_mutex_unlock(&queue);
+    if (stop)
+      return unused;
+    spin_lock();
+    atomic_flag_clear(&spin);
+    pthread_mutex_lock(&queue);
+    parts_done++;
+    pthread_cond_signal(&finished);
+    pthread_mutex_unlock(&queue);
+  }
+}
+
+static void *spin_thread(void *unused)
+{
+  static atomic_uint numbers;
+  return atomic_fetch_add(&numbers, 1) == 0 ? spin_worker(unused) : spin_holder(unused);
+}
+
+static void step_spin(void)
+{
+  pthread_mutex_lock(&queue);
+  parts_done = 0;
+  round_of_parts++;
+  pthread_cond_broadcast(&changed);
+  while (parts_done < 1)
+    pthread_cond_wait(&finished, &queue);
+  pthread_mutex_unlock(&queue);
+}
+
 static const struct scenario {
   const char *name;
   void (*step)(void);
@@ -453,6 +510,7 @@ static const struct scenario {
     {"decoder", step_decoder, NULL, 0, false, false, STEPS},
     {"table", step_look_up, table_writer, 1, false, false, STEPS},
     {"parts", step_parts, part_worker, 3, false, false, STEPS},
+    {"spin", step_spin, spin_thread, 2, false, false, STEPS},
 };
 
 int main(int count, char **arguments)

@@ -45,7 +45,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CHUNK = bytes(65536)
 
 # name: what runs it, its own name there, kinds of which one must come first, and what the runner does besides; line: the
-# Python function that the slowest worker must be in, with its line (train.py is recorded with --stacks python then)
+# Python function that the slowest worker must be in, with its line (train.py is recorded with --stacks python then); says:
+# what the main thread's gaps are explained by for the largest part, but for waits for a CPU
 SCENARIOS = {
     "slow disk": ("torch", "slow_disk", {"slow_read"}, {"slow": {"slow0": 0.02, "slow1": 0.02}, "line": "read_chunk"}),
     "slow decode": ("torch", "slow_decode", {"slow_decode"}, {}),
@@ -128,6 +129,7 @@ SECOND_SET = {
     "one rank writes its weights": ("ranks", "slow_rank_writes", {"communication"}, {}),
     "C: table that is made new": ("c", "table", {"lock"}, {}),
     "C: one large part of a pool": ("c", "parts", {"other_thread"}, {}),
+    "C: spin lock that yields": ("c", "spin", {"other_thread"}, {"says": "another thread: ~spinning (sched_yield)"}),
 }
 # what a rerun of CI can afford: a scenario of each layer
 QUICK = ["slow disk", "one slow worker", "num_workers=0", "sleep in the loop", "C: sleep", "C: reading in the loop",
@@ -354,6 +356,10 @@ class Result:
         crowded = "(none)" in name and self.bottlenecks and self.bottlenecks[0]["kind"] == "run_queue" and self.busy >= 0.5
         if "line" in extra:
             self.check_line(report, extra["line"])
+        said = max((cause for cause in report["idle_gaps"]["by_cause"] if cause["cause"] != "run queue"),
+                   key=lambda cause: cause["ns"], default={"detail": "nothing"})
+        if "says" in extra and said["detail"] != extra["says"]:
+            self.faults.append("explained the gaps by %s, not by %s" % (said["detail"], extra["says"]))
         if any(is_planted(b, self.wanted) for b in self.bottlenecks) and "(none)" not in name:
             self.compare(report, run(how, script, program, False, extra)[0])
             self.other_bound = other and bound_of(other, self.wanted)

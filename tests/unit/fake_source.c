@@ -59,6 +59,7 @@ static const struct opgap_event hooks[] = {
     {FAKE_UNLINK, OPGAP_SPAN, 2, 1 | 2 | 16, "unlink", "io", "errno", FIELDS},
     {FAKE_MSYNC, OPGAP_SPAN, 2, 1 | 2, "msync", "io", "errno", FIELDS},
     {FAKE_EPOLL, OPGAP_SPAN, 2, 1 | 2 | 16 | 128, "epoll_wait", "net", "errno", FIELDS},
+    {FAKE_YIELD, OPGAP_SPAN, 2, 1 | 4, "sched_yield", "sync", "errno", FIELDS},
 };
 
 void fake_reset(void)

@@ -32,6 +32,7 @@ enum fake_hook {
   FAKE_UNLINK,
   FAKE_MSYNC,
   FAKE_EPOLL,
+  FAKE_YIELD,
   FAKE_HOOK_END
 };
 

@@ -339,6 +339,51 @@ START_TEST(test_ends_of_a_pair)
 }
 END_TEST
 
+/* The thread that is waited for for 100 ms yields 100,000 times in 200 ms, of which it sleeps for 40 before; 100 that
+ * were timed took 800 ns each, so half of the time that it does not sleep is in there.  Where none was timed nothing is
+ * known, nor of what it did before the flusher last looked, which a sample tells. */
+START_TEST(test_spinning_thread)
+{
+  enum { KNOWN, UNTIMED, LATE, CASES };
+  for (int how = 0; how < CASES; how++) {
+    setup();
+    unsigned worker = fake_thread(p, 101, "worker"), samples = fake_stream(p, OPGAP_STREAM_PROCESS);
+    for (uint64_t at = 160; how == LATE && at <= 209; at += 49)
+      fake_record(p, samples,
+                  (struct opgap_record){.event = OPGAP_EV_SCHED,
+                                        .status = 101,
+                                        .start_ns = at * MS,
+                                        .end_ns = at * MS,
+                                        .field = {(at - 160) * MS, 0, 0}});
+    uint64_t times[2][5] = {{1}, {100001, 0, 0, how == UNTIMED ? 0 : 100, how == UNTIMED ? 0 : 80000}};
+    for (uint64_t i = 0; i < 2; i++) {
+      struct opgap_record counter = {.event = OPGAP_EV_COUNTER, .status = FAKE_YIELD};
+      counter.start_ns = counter.end_ns = (10 + 200 * i) * MS;
+      memcpy(counter.field, times[i], sizeof times[i]);
+      fake_record(p, worker, counter);
+      if (i == 0) {
+        fake_call(p, worker, 0, FAKE_SLEEP, 10000, 50000, 0, 0, 0);
+        fake_call(p, worker, 0, FAKE_SEM_POST, 150000, 150000, 0x5e, 0, 0);
+      }
+    }
+    fake_call(p, t, 0, FAKE_SEM_WAIT, 50000, 150010, 0x5e, 0, 0);
+    fake_call(p, t, 0, FAKE_SLEEP, 500000, 600000, 0, 0, 0);
+    struct opgap_summary *s = fake_analyse(NULL);
+    uint64_t spins = 0, all = 0;
+    for (size_t k = 0; k < s->gaps.thread_cause_count; k++) {
+      const struct opgap_sum_cause *cause = &s->gaps.thread_by_cause[k];
+      if (cause->cause == OPGAP_CAUSE_SLEEP)
+        continue;
+      all += cause->ns;
+      spins += strcmp(cause->detail, "thread worker: ~spinning (sched_yield)") == 0 ? cause->ns : 0;
+    }
+    ck_assert_uint_eq(all, 100 * MS + 10 * US);
+    ck_assert_uint_eq(spins, how == KNOWN ? 50 * MS : 0);
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
 /* A child that starts as a wait for the network begins, and lives on, is not what was waited for. */
 START_TEST(test_poll_beside_a_child_that_starts)
 {
@@ -2880,6 +2925,7 @@ int main(void)
   tcase_add_test(tests, test_write_waits_for_the_reader);
   tcase_add_test(tests, test_write_to_who_waits);
   tcase_add_test(tests, test_ends_of_a_pair);
+  tcase_add_test(tests, test_spinning_thread);
   tcase_add_test(tests, test_poll_beside_a_child_that_starts);
   tcase_add_test(tests, test_write_waits_for_a_program_to_begin);
   tcase_add_test(tests, test_barrier_waits_for_the_last);
