@@ -133,8 +133,8 @@ SECOND_SET = {
 }
 # what a rerun of CI can afford: a scenario of each layer
 QUICK = ["slow disk", "one slow worker", "num_workers=0", "sleep in the loop", "C: sleep", "C: reading in the loop",
-         "C: lock held by another thread", "C: child process", "C: page faults", "C: slow loader thread", "C: spin lock that yields",
-         "GPU: waiting after each kernel", "GPU: pageable copies", "GPU: sleep", "GPU: all-reduce not hidden"]
+         "C: lock held by another thread", "C: child process", "C: page faults", "C: slow loader thread",
+         "C: spin lock that yields", "GPU: waiting after each kernel", "GPU: pageable copies", "GPU: sleep", "GPU: all-reduce not hidden"]
 
 
 class Skip(Exception):
