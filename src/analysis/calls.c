@@ -121,8 +121,8 @@ static void add_thread_hook(const struct analysis *a, struct call_sum *row, cons
 
 /* Calls that were only counted took what the timed ones among them took on average.  One in 1024 is timed, but few of
  * those that are events (OPGAP_ALLOC=events): too few to speak for them.  Nor do fewer than LEAST_SAMPLES: one of them
- * that waited for a CPU, or took a page fault, would stand for thousands that did not.  And calls that do not wait
- * cannot have taken longer than their threads were on a CPU. */
+ * that waited for a CPU, or took a page fault, would stand for thousands that did not.  And calls that did
+ * not wait, as none does that is only counted, cannot have taken longer than their threads were on a CPU. */
 #define LEAST_TIMED 4096u
 #define LEAST_SAMPLES 16u
 static uint64_t time_of(const struct call_sum *row)
@@ -132,7 +132,7 @@ static uint64_t time_of(const struct call_sum *row)
   if (row->timed < LEAST_SAMPLES || row->untimed / row->timed >= LEAST_TIMED)
     return OPGAP_UNKNOWN;
   double estimate = (double)row->timed_ns / (double)row->timed * (double)row->untimed;
-  if (!(row->flags & OPGAP_EVENT_BLOCKING) && estimate > (double)row->ran_ns)
+  if (estimate > (double)row->ran_ns)
     return OPGAP_UNKNOWN;
   return row->time_ns + (uint64_t)estimate;
 }

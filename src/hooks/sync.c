@@ -78,8 +78,9 @@ static inline bool is_clock(clockid_t clock)
     uint64_t start = opgap_ticks();                                                                                    \
     if (!(valid) || (taken) != 0)                                                                                      \
       return name##_rest args;                                                                                         \
-    if (opgap_is_sample(thread, OPGAP_COUNTER_##name))                                                                 \
-      opgap_count_time(thread, OPGAP_COUNTER_##name, opgap_ticks() - start);                                           \
+    uint64_t ticks = opgap_ticks() - start; /* an outlier is no wait: the thread lost its CPU amid it */               \
+    if (opgap_is_sample(thread, OPGAP_COUNTER_##name) && ticks <= OPGAP_OUTLIER_TICKS)                                 \
+      opgap_count_time(thread, OPGAP_COUNTER_##name, ticks);                                                           \
     return 0;                                                                                                          \
   }                                                                                                                    \
   OPGAP_HOT int name params                                                                                            \
