@@ -18,6 +18,7 @@ static struct fake_process {
   struct opgap_stream_info streams[STREAMS];
   struct fake_stream data[STREAMS];
   const char *names[NAMES];
+  size_t lengths[NAMES];
   unsigned name_count;
   const char *keys[8], *values[8];
   unsigned key_count;
@@ -121,15 +122,21 @@ void fake_setting(unsigned process, const char *key, const char *value)
   p->values[p->key_count++] = value;
 }
 
-uint64_t fake_name(unsigned process, const char *text)
+uint64_t fake_bytes(unsigned process, const void *bytes, size_t length)
 {
   struct fake_process *p = &processes[process];
   for (unsigned i = 0; i < p->name_count; i++)
-    if (strcmp(p->names[i], text) == 0)
+    if (p->lengths[i] == length && memcmp(p->names[i], bytes, length) == 0)
       return i;
   ck_assert_uint_lt(p->name_count, NAMES);
-  p->names[p->name_count] = text;
+  p->lengths[p->name_count] = length;
+  p->names[p->name_count] = bytes;
   return p->name_count++;
+}
+
+uint64_t fake_name(unsigned process, const char *text)
+{
+  return fake_bytes(process, text, strlen(text));
 }
 
 void fake_record(unsigned process, unsigned stream, struct opgap_record record)
@@ -231,9 +238,11 @@ static const struct opgap_event *get_event(void *context, unsigned process, unsi
 static const char *get_name(void *context, unsigned process, uint64_t name_id, size_t *length)
 {
   (void)context;
-  const char *text = name_id < processes[process].name_count ? processes[process].names[name_id] : "?";
-  *length = strlen(text);
-  return text;
+  const struct fake_process *p = &processes[process];
+  bool known = name_id < p->name_count;
+  if (length != NULL)
+    *length = known ? p->lengths[name_id] : 1;
+  return known ? p->names[name_id] : "?";
 }
 
 static const char *get_info(void *context, unsigned process, const char *key)

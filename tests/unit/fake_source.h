@@ -44,6 +44,8 @@ unsigned fake_stream(unsigned process, enum opgap_stream_kind kind);
 struct opgap_process_info *fake_info(unsigned process);
 void fake_setting(unsigned process, const char *key, const char *value);
 uint64_t fake_name(unsigned process, const char *text);
+uint64_t fake_bytes(unsigned process, const void *bytes,
+                    size_t length); /* a name of any bytes, which stay the caller's */
 
 /* Records, in the order in which they ended on their stream. */
 void fake_op(unsigned process, unsigned stream, unsigned depth, uint64_t start_us, uint64_t end_us, const char *name,
