@@ -585,6 +585,13 @@ static bool lies_in(const struct opgap_arena *arena, const char *folder)
   return has_trace_file(arena) && strncmp(arena->trace_file, folder, n) == 0 && arena->trace_file[n] == '/';
 }
 
+/* Its process was killed before it had a trace: there is nothing in it.  The boot's id is written behind what says
+ * whose it is. */
+static bool is_stillborn(const struct opgap_arena *arena)
+{
+  return arena->trace_file[0] == '\0' && same_boot(arena) && arena->pid > 0 && !opgap_arena_alive(arena);
+}
+
 /* Recovers path if it is the ring of a dead process whose trace lies in folder; removes it if its trace is gone. */
 static int recover_orphan(const char *path, const char *folder, void *unused)
 {
@@ -595,8 +602,8 @@ static int recover_orphan(const char *path, const char *folder, void *unused)
   if (arena == NULL)
     return 0;
   int result = -1;
-  if (has_trace_file(arena) && access(arena->trace_file, F_OK) != 0 && errno == ENOENT && same_files(arena) &&
-      !opgap_arena_alive(arena)) {
+  if (is_stillborn(arena) || (has_trace_file(arena) && access(arena->trace_file, F_OK) != 0 && errno == ENOENT &&
+                              same_files(arena) && !opgap_arena_alive(arena))) {
     unlink(path);
     munmap(arena, size);
     return 0;

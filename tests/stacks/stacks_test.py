@@ -284,7 +284,7 @@ def budget(folder):
         life = json.loads(run(OPGAP, "report", "--format", "json", trace)[0])["processes"][0]
         assert told["failed"] == 0 and MANY <= told["stacks"] + told["skipped"] < MANY * 1.01, (kind, told)
         assert kind == "python" or told["stacks"] + told["skipped"] == MANY, told
-        assert told["skipped"] > 0 and told["stacks"] > 0, (kind, told)
+        assert told["stacks"] > 0, (kind, told)  # and all, where 2 % of a late machine's time are enough for all
         most = (life["end_ns"] - life["start_ns"]) / 50 + 60000000
         assert 0 < told["cost_ns"] < most, (kind, told["cost_ns"], most)
 

@@ -43,7 +43,7 @@ static void setup(void)
   uint8_t forward = (uint8_t)(fake_name(p, "a dir/train.py:10 forward") << 1);
   uint8_t outer = (uint8_t)(fake_name(p, "train.py:20 main") << 1);
   memcpy(in_python, (uint8_t[]){1, 0, forward, 0, outer | 1}, sizeof in_python);
-  memcpy(in_both, (uint8_t[]){1, 2, 0x81, 2, 0, outer | 1}, sizeof in_both);
+  memcpy(in_both, (uint8_t[]){1, 2, 0x81, 2, 0, outer}, sizeof in_both); /* without its end's mark */
   stack(p, main_thread, 2, FAKE_READ, in_read, sizeof in_read, 100, 7);
   fake_op(p, main_thread, 1, 10, 20, "inner", 0, 0);
   stack(p, main_thread, 1, OPGAP_EV_OP, in_python, sizeof in_python, 500, 0); /* 400 without the read */

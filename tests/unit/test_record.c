@@ -819,9 +819,46 @@ START_TEST(fork_child)
 }
 END_TEST
 
-/* ---- guests: forked children before their session ---- */
+/* ---- killed before it has a trace ---- */
 
 static int told[2], killed_when[2]; /* pipes */
+
+static void body_without_trace(void)
+{
+  char byte;
+  start();
+  struct opgap_arena *arena = opgap_state->arena;
+  arena->trace_file[0] = '\0';
+  if (write(told[1], arena->ring_file, sizeof arena->ring_file) != sizeof arena->ring_file ||
+      read(killed_when[0], &byte, 1) != 1)
+    _exit(1);
+  raise(SIGKILL);
+}
+
+START_TEST(killed_before_it_has_a_trace)
+{
+  char ring[sizeof opgap_state->arena->ring_file] = "";
+  int status;
+  make_trace_folder();
+  ck_assert(pipe(told) == 0 && pipe(killed_when) == 0);
+  pid_t pid = fork();
+  if (pid == 0)
+    body_without_trace();
+  ck_assert_int_eq(read(told[0], ring, sizeof ring), sizeof ring);
+  ck_assert_int_eq(opgap_trace_recover(folder), 0);
+  ck_assert_int_eq(access(ring, F_OK), 0); /* its process lives */
+  ck_assert_int_eq(write(killed_when[1], "k", 1), 1);
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  ck_assert_int_eq(opgap_trace_recover(folder), 0);
+  ck_assert_int_eq(access(ring, F_OK), -1);
+  close_pipe(told);
+  close_pipe(killed_when);
+  remove_folder();
+}
+END_TEST
+
+/* ---- guests: forked children before their session ---- */
 
 /* Counts as a guest and tells of it; from the call `begins` on with a session of its own. */
 static void count_and_tell(uint64_t begins)
@@ -2133,6 +2170,120 @@ START_TEST(schedule_records_active_steps)
 }
 END_TEST
 
+/* ---- the last segments ---- */
+
+/* A thread that has no need of a short segment takes one where nothing else is left. */
+static void body_last_segments(void)
+{
+  setenv("OPGAP_BUFFER", "1M", 1);
+  start();
+  opgap_self();
+  struct opgap_arena *arena = opgap_state->arena;
+  uint32_t crowd = arena->crowd, first;
+  arena->crowd = 0; /* as if many lived */
+  if ((first = opgap_segment_take(arena, true)) == 0 ||
+      opgap_arena_segment(arena, first)->bytes != OPGAP_SHORT_SEGMENT_BYTES)
+    _exit(1);
+  arena->crowd = crowd;
+  for (uint32_t place; (place = opgap_segment_take(arena, false)) != 0;)
+    if (opgap_arena_segment(arena, place)->bytes != OPGAP_SEGMENT_BYTES) { /* the first that is short */
+      if (place != first + 1)
+        _exit(2);
+      for (unsigned i = 2; (place = opgap_segment_take(arena, i % 2)) != 0; i++)
+        if (opgap_arena_segment(arena, place)->bytes != OPGAP_SHORT_SEGMENT_BYTES ||
+            (i < OPGAP_SHORTS_IN_BLOCK && place != first + i))
+          _exit(3);
+      opgap_session_end(0);
+      _exit(0);
+    }
+  _exit(5);
+}
+
+START_TEST(last_segments)
+{
+  forget(trace_of(body_last_segments, 0));
+}
+END_TEST
+
+/* ---- confinement ---- */
+
+/* The flusher may run on where one thread alone gets a filter of system calls, and must not where all do. */
+static void body_confined(void)
+{
+  start();
+  opgap_self();
+  opgap_session_threads();
+  bool all = guest_fate == 'a';
+  call(0);
+  if (!opgap_session_confine(all) || opgap_session_confine(all))
+    _exit(1);
+  if (atomic_load(&opgap_state->flusher) != (all ? OPGAP_FLUSHER_NONE : OPGAP_FLUSHER_RUNS))
+    _exit(2);
+  call(1);
+  raise(SIGKILL);
+}
+
+START_TEST(confined)
+{
+  for (const char *who = "ao"; *who; who++) {
+    guest_fate = *who; /* all, or one */
+    make_trace_folder();
+    int status = run_child(body_confined);
+    ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "%x", (unsigned)status);
+    struct opgap_trace *trace = open_trace();
+    ck_assert_uint_eq(all_calls(trace, 0, TIMES_OF_ANCHORS), 2);
+    opgap_trace_close(trace);
+    ck_assert_int_eq(opgap_trace_recover(folder), 1);
+    remove_folder();
+  }
+}
+END_TEST
+
+/* ---- parts of the flight recorder outside of a schedule's windows ---- */
+
+static void drain_all(void)
+{
+  if (!opgap_drain_enter(UINT64_C(60000000000)))
+    _exit(1);
+  opgap_drain_now(OPGAP_DRAIN_ALL);
+  opgap_drain_leave();
+}
+
+/* Each drain begins a part; two of them come after the window was closed. */
+static void body_parts_of_a_schedule(void)
+{
+  setenv("OPGAP_SCHEDULE", "wait=0,warmup=0,active=1,repeat=1", 1);
+  setenv("OPGAP_KEEP", "0.000001", 1);
+  start();
+  call(0);
+  drain_all();
+  if (guest_fate == 'c')
+    opgap_schedule_step();
+  drain_all();
+  drain_all();
+  drain_all();
+  opgap_session_end(0);
+  _exit(0);
+}
+
+START_TEST(parts_of_a_schedule)
+{
+  for (const char *window = "co"; *window; window++) {
+    guest_fate = *window; /* closed, or open */
+    struct opgap_trace *trace = trace_of(body_parts_of_a_schedule, 0);
+    unsigned off = 0, on = 0;
+    struct records all = {.trace = trace};
+    for (const struct opgap_record *record; (record = next_record(&all)) != NULL;)
+      if (record->event == OPGAP_EV_RECORDING)
+        *(record->status == 0 ? &off : &on) += 1;
+    ck_assert_uint_gt(opgap_trace_process(trace, 0)->kept_from_ns, 0);
+    ck_assert_uint_eq(on, 0);
+    ck_assert_uint_eq(off > 0, *window == 'c');
+    forget(trace);
+  }
+}
+END_TEST
+
 /* ---- whose opgap_active is ---- */
 
 static bool by_vfork;
@@ -2272,6 +2423,24 @@ START_TEST(damaged_header)
   }
   trace = open_trace();
   ck_assert(opgap_trace_process(trace, 0)->complete);
+  forget(trace);
+}
+END_TEST
+
+/* Whether it tells reasons is in the header, and not to be believed where that is damaged. */
+START_TEST(damaged_header_has_losses_without_reasons)
+{
+  struct opgap_trace *trace = trace_of(body_reasons_of_loss, 0);
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s", opgap_trace_process(trace, 0)->path);
+  check_reasons(opgap_trace_process(trace, 0));
+  opgap_trace_close(trace);
+  flip(path, 24);
+  trace = open_trace();
+  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+  ck_assert(!info->complete);
+  ck_assert_uint_eq(info->lost_by[OPGAP_LOSS_NO_ROOM], 0);
+  ck_assert_uint_eq(info->lost_by[OPGAP_LOSS_UNKNOWN], 5);
   forget(trace);
 }
 END_TEST
@@ -2461,6 +2630,7 @@ int main(void)
   tcase_add_test(tests, clock_without_counter);
   tcase_add_test(tests, time_line);
   tcase_add_test(tests, killed);
+  tcase_add_test(tests, killed_before_it_has_a_trace);
   tcase_add_test(tests, killed_at_random);
   tcase_add_test(tests, fork_child);
   tcase_add_test(tests, written_behind_the_end_of_exec);
@@ -2481,6 +2651,7 @@ int main(void)
   tcase_add_test(tests, damaged_file);
   tcase_add_test(tests, damaged_files);
   tcase_add_test(tests, damaged_header);
+  tcase_add_test(tests, damaged_header_has_losses_without_reasons);
   tcase_add_test(tests, damaged_description);
   tcase_add_test(tests, damaged_older_part);
   tcase_add_test(tests, followed);
@@ -2489,6 +2660,9 @@ int main(void)
   tcase_add_test(tests, schedule_windows);
   tcase_add_test(tests, schedule_records_active_steps);
   tcase_add_test(tests, copies_leave_it_alone);
+  tcase_add_test(tests, last_segments);
+  tcase_add_test(tests, confined);
+  tcase_add_test(tests, parts_of_a_schedule);
   suite_add_tcase(suite, tests);
   TCase *guests = new_case("guests");
   tcase_add_test(guests, guest_killed_at_random);
