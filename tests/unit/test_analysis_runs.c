@@ -277,6 +277,68 @@ START_TEST(test_rows_and_repeats)
 }
 END_TEST
 
+START_TEST(test_figures_of_a_run)
+{
+  static const struct {
+    const char *name;
+    enum opgap_unit unit;
+    double value;
+  } totals[] = {{"run.allocations", OPGAP_UNIT_COUNT, 0},   {"run.alloc_bytes", OPGAP_UNIT_BYTES, 0},
+                {"run.copies", OPGAP_UNIT_COUNT, 0},        {"run.copy_bytes", OPGAP_UNIT_BYTES, 0},
+                {"run.reads", OPGAP_UNIT_COUNT, 3 * STEPS}, {"run.read_bytes", OPGAP_UNIT_BYTES, 1064 * STEPS},
+                {"run.writes", OPGAP_UNIT_COUNT, STEPS},    {"run.written_bytes", OPGAP_UNIT_BYTES, 32 * STEPS}};
+  make_run();
+  read_run();
+  const struct opgap_run *run = &runs->runs[0];
+  double gaps = 0;
+  for (size_t i = 0; i < sizeof totals / sizeof *totals; i++) {
+    const struct opgap_figure *figure = opgap_run_figure(run, totals[i].name);
+    ck_assert_msg(figure != NULL, "%s", totals[i].name);
+    ck_assert_int_eq(figure->unit, totals[i].unit);
+    ck_assert(figure->counter);
+    ck_assert_msg(figure->value == totals[i].value, "%s: %g", figure->name, figure->value);
+  }
+  const struct opgap_figure *duration = opgap_run_figure(run, "duration");
+  ck_assert(duration->value == (double)summary->duration_ns && !duration->counter);
+  ck_assert_ptr_null(opgap_run_figure(run, "peak_rss")); /* no sample tells */
+  for (size_t i = 0; i < run->figure_count; i++) {
+    ck_assert_msg(opgap_figure_exists(run->figures[i].name), "%s", run->figures[i].name);
+    if (strncmp(run->figures[i].name, "gpu_idle.", 9) == 0)
+      gaps += run->figures[i].value;
+  }
+  ck_assert_double_eq_tol(opgap_run_figure(run, "gpu_idle")->value, (double)summary->gaps.gpu_ns / STEPS, 0.01);
+  ck_assert_double_eq_tol(gaps, opgap_run_figure(run, "gpu_idle")->value, 0.01);
+  ck_assert(opgap_run_figure(run, "thread_idle")->value == 0);
+  ck_assert(opgap_run_figure(run, "breakdown.kernel")->value ==
+            (double)summary->breakdown.class_ns[OPGAP_CLASS_KERNEL] / (double)summary->breakdown.steps);
+  ck_assert(!opgap_run_figure(run, "breakdown.kernel")->counter);
+  forget();
+}
+END_TEST
+
+START_TEST(test_names_of_figures)
+{
+  static const char *const none[] = {
+      "",        "run",       "run.read",           "breakdown", "breakdown.lock", "breakdow.kernel", "gpu_idle.kernel",
+      "gpu_idl", "gpu_idle.", "gpu_held_down.lock", "idle.lock"};
+  static const char *const some[] = {"peak_rss",      "gpu_idle",         "thread_idle",  "thread_idle.lock",
+                                     "gpu_idle.lock", "breakdown.kernel", "gpu_held_down"};
+  for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+    ck_assert_msg(!opgap_figure_exists(none[i]), "%s", none[i]);
+  for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+    ck_assert_msg(opgap_figure_exists(some[i]), "%s", some[i]);
+  size_t listed = 0;
+  for (; opgap_figure_listed(listed) != NULL; listed++)
+    ck_assert(opgap_figure_exists(opgap_figure_listed(listed)));
+  ck_assert_uint_eq(listed, 11);
+  ck_assert_str_eq(opgap_figure_idle("gpu_idle.lock"), "gpu_idle");
+  ck_assert_ptr_null(opgap_figure_idle("breakdown.kernel"));
+  for (int m = 0; m < OPGAP_METRIC_COUNT; m++)
+    ck_assert_int_eq(opgap_metric_find(opgap_metric_info((enum opgap_metric)m)->name), m);
+  ck_assert_int_eq(opgap_metric_find("steps"), OPGAP_METRIC_COUNT);
+}
+END_TEST
+
 /* What ends with a step belongs to it, what began before it has no time or allocations of its own there; a kernel that
  * nobody is known to have asked for belongs to the step in which it ended. */
 START_TEST(test_edges_of_steps)
@@ -345,6 +407,8 @@ int main(void)
   TCase *tests = new_case("runs");
   tcase_add_test(tests, test_metrics_of_steps);
   tcase_add_test(tests, test_rows_and_repeats);
+  tcase_add_test(tests, test_figures_of_a_run);
+  tcase_add_test(tests, test_names_of_figures);
   tcase_add_test(tests, test_edges_of_steps);
   tcase_add_test(tests, test_unknown_metrics);
   suite_add_tcase(suite, tests);
