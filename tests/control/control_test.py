@@ -5,6 +5,7 @@ control_test.py OPGAP TRACER PROGRAM CASE
 import glob
 import json
 import os
+import random
 import re
 import resource
 import signal
@@ -285,6 +286,39 @@ def schedule_orphans(folder):
             assert found.get(pid, 0) == 0
             assert not os.path.exists(lineage_of(job)), (kills, steps)
             remove_rings([late])
+
+
+def schedule_tree(folder):
+    """A tree of forked and executed processes that begin, end and are killed at any place while windows open and close:
+    each has exactly what it did inside of them, and no file is left."""
+    chance = random.Random(5)
+    job = Job(folder, OPGAP_SCHEDULE="wait=1,active=1,repeat=0", OPGAP_BUFFER="2M")
+    pids, wanted, alive, on = {}, {}, [], 0
+    for i in range(100):
+        if len(alive) < 6 and chance.random() < 0.4:
+            name = "p%d" % i
+            pids[name] = int(job.tell("%s %s" % (chance.choice("xf"), job.pipe(name)), chance.choice(["main"] + alive)))
+            wanted[name] = 0
+            alive.append(name)
+        steps = chance.choice([1, 1, 2, 3])
+        job.tell("s %d" % steps)
+        on ^= steps % 2
+        for name in alive:
+            job.tell("m 3", name)
+            wanted[name] += 3 * on
+        if alive and chance.random() < 0.25:
+            name = alive.pop(chance.randrange(len(alive)))
+            if chance.random() < 0.5:
+                os.kill(pids[name], signal.SIGKILL)
+            else:
+                job.tell("q", name)
+    job.end(*alive, "main")
+    found = mallocs(job.trace)
+    wrong = {name: (found.get(pid, 0), wanted[name]) for name, pid in pids.items() if found.get(pid, 0) != wanted[name]}
+    assert len(pids) > 20 and not wrong, (len(pids), wrong)
+    opgap("report", job.trace)
+    assert not os.path.exists(lineage_of(job))
+    remove_rings(pids.values())
 
 
 def schedule_namespace(folder):
@@ -659,7 +693,7 @@ def recorder_snapshot(folder):
 
 CASES = {f.__name__: f for f in (single_thread, on_at_first, processes, children, busy, orphan, steps, schedule,
                                 schedule_executed, schedule_owners, schedule_orphans, schedule_alone,
-                                schedule_namespace,
+                                schedule_namespace, schedule_tree,
                                 schedule_children, not_controlled, quiet, snapshots, recorder, recorder_killed,
                                 recorder_size, recorder_snapshot)}
 with tempfile.TemporaryDirectory(prefix="opgap-control-") as place:
