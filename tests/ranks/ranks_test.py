@@ -81,7 +81,7 @@ def judge_parts(folder, whole):
     """Each rank as a trace of its own: both traces, and both summaries, say what one trace says."""
     parts, summaries = [], []
     pids = [row["pid"] for row in whole["ranks"]["table"]]
-    for file in sorted(os.listdir(os.path.join(folder, "t.opgap"))):
+    for file in sorted(name for name in os.listdir(os.path.join(folder, "t.opgap")) if name.endswith(".opgt")):
         pid = int(file.split("-")[-2] if file.count("-") < 3 else file.split("-")[1])
         part = os.path.join(folder, "part%d.opgap" % (pids.index(pid) if pid in pids else 0))
         os.makedirs(part, exist_ok=True)
