@@ -107,8 +107,50 @@ static void thread_leaves(int status)
     end_session(status);
 }
 
-/* The system calls of syscall(2) that stubs.S sends here: forks whose child returns as its parent does, seccomp, and
- * the end of a thread. */
+/* ---- namespaces ---- */
+
+/* Some are refused to a process of several threads, and the tracer's own thread counts. */
+static bool step_aside(void)
+{
+  return !opgap_in_vfork && !opgap_strict && opgap_flusher_step_aside();
+}
+
+/* In a new PID namespace the kernel makes no threads for a process that is not in it, whatever the program does. */
+static void step_back(bool stepped_aside, bool new_pids)
+{
+  if (stepped_aside && !new_pids)
+    opgap_session_threads();
+}
+
+static int unshare_seen(int flags)
+{
+  const int alone = CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
+  bool aside = (flags & alone) && step_aside();
+  int result = (int)opgap_real.syscall(SYS_unshare, flags);
+  step_back(aside, result == 0 && (flags & CLONE_NEWPID));
+  return result;
+}
+
+static int setns_seen(int fd, int kind)
+{
+  bool aside = step_aside();
+  int result = (int)opgap_real.syscall(SYS_setns, fd, kind);
+  step_back(aside, result == 0 && (kind & CLONE_NEWPID));
+  return result;
+}
+
+OPGAP_EXPORT int unshare(int flags)
+{
+  return OPGAP_BOUND(syscall) ? unshare_seen(flags) : OPGAP_MISSING(int);
+}
+
+OPGAP_EXPORT int setns(int fd, int kind)
+{
+  return OPGAP_BOUND(syscall) ? setns_seen(fd, kind) : OPGAP_MISSING(int);
+}
+
+/* The system calls of syscall(2) that stubs.S sends here: forks whose child returns as its parent does, seccomp,
+ * namespaces, and the end of a thread. */
 long opgap_syscall_seen(long number, long a, long b, long c, long d, long e, long f) OPGAP_HIDDEN;
 long opgap_syscall_seen(long number, long a, long b, long c, long d, long e, long f)
 {
@@ -116,6 +158,10 @@ long opgap_syscall_seen(long number, long a, long b, long c, long d, long e, lon
     return OPGAP_MISSING(long);
   if (number == SYS_seccomp)
     return opgap_seccomp(a, b, c);
+  if (number == SYS_unshare)
+    return unshare_seen((int)a);
+  if (number == SYS_setns)
+    return setns_seen((int)a, (int)b);
   if (number == SYS_exit)
     thread_leaves((int)a);
   if (number != SYS_clone && !IS_FORK(number))

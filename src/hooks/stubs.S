@@ -81,7 +81,7 @@ vfork:
   .cfi_endproc
   .size vfork, . - vfork
 
-/* seccomp, fork, and clone with neither CLONE_VM nor a stack of its own: only of these does the child return as its
+/* seccomp, namespaces, the end of a thread, fork, and clone with neither CLONE_VM nor a stack of its own: only of these does the child return as its
  * parent does. */
   .globl syscall
   .type syscall, @function
@@ -93,6 +93,10 @@ syscall:
   cmpq $__NR_seccomp, %rdi
   je opgap_syscall_seen
   cmpq $__NR_exit, %rdi
+  je opgap_syscall_seen
+  cmpq $__NR_unshare, %rdi
+  je opgap_syscall_seen
+  cmpq $__NR_setns, %rdi
   je opgap_syscall_seen
   cmpq $__NR_clone, %rdi
   jne 1f
@@ -137,7 +141,7 @@ dlsym:
   .cfi_endproc
   .size dlsym, . - dlsym
 
-/* seccomp, and clone with neither CLONE_VM nor a stack of its own */
+/* seccomp, namespaces, the end of a thread, and clone with neither CLONE_VM nor a stack of its own */
   .globl syscall
   .type syscall, %function
   .p2align 4
@@ -146,6 +150,11 @@ syscall:
   cmp x0, #__NR_seccomp
   b.eq 2f
   cmp x0, #__NR_exit
+  b.eq 2f
+  cmp x0, #__NR_unshare
+  b.eq 2f
+  mov x9, #__NR_setns
+  cmp x0, x9
   b.eq 2f
   cmp x0, #__NR_clone
   b.ne 1f

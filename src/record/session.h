@@ -35,6 +35,10 @@ void opgap_session_wake(void);
 /* Ends the flusher, if it runs, and waits for it: the program's last thread is about to end, and libc must find it the
  * last; or it is about to lose the system calls that this takes. */
 void opgap_flusher_stop(void);
+/* The calling thread asks for what the kernel refuses to a process of several threads (namespaces).  If it is the only
+ * one that is recorded and the flusher runs, ends the flusher and waits until the kernel counts it no more, 0.1 s at
+ * most.  True: it did so; opgap_session_threads brings it back. */
+bool opgap_flusher_step_aside(void);
 /* The calling thread's end is near (key destructor): its slot is given back once the kernel thread is gone.  True: it
  * was the last one that is recorded; the flusher has ended. */
 bool opgap_thread_dying(void);
