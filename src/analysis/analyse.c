@@ -324,6 +324,11 @@ static void add_life(struct analysis *a, struct thread *t, const struct opgap_re
     break;
   case OPGAP_EV_MEMORY:
     memory_sample(a, t->process, r);
+    if (p->faults.counting)
+      ops_process_faults(p, (struct fault_count){r->field[1], r->field[2]}, false);
+    break;
+  case OPGAP_EV_RECORDING:
+    p->faults.counting &= r->status != 0;
     break;
   case OPGAP_EV_SCHED:
     threads_sample(a, t->process, r);
@@ -379,6 +384,10 @@ static __attribute__((noinline)) void add_other(struct analysis *a, struct threa
     break;
   case OPGAP_EV_FAULTS:
     ops_faults(a, t, r);
+    break;
+  case OPGAP_EV_PROCESS_FAULTS:
+    a->processes[t->process].faults.counting = r->status == 0;
+    ops_process_faults(&a->processes[t->process], (struct fault_count){r->field[0], r->field[1]}, r->status == 0);
     break;
   case OPGAP_EV_MODULE:
     add_module(a, t, r);

@@ -826,7 +826,7 @@ static const char *faulting_op(const struct list *l)
   const struct analysis *a = l->a;
   unsigned process = steps_process(a);
   const struct op_row *most = NULL;
-  uint64_t all = a->processes[process].other_minor;
+  uint64_t all = a->processes[process].faults.other.minor;
   for (size_t i = 0; i < a->ops.count; i++) {
     const struct op_row *row = &a->ops.at[i];
     if (row->process != process)

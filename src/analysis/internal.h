@@ -368,6 +368,16 @@ struct usage {
   uint64_t faults, majors, user_ns, system_ns;
 };
 
+struct fault_count {
+  uint64_t minor, major;
+};
+/* Page faults of a process. */
+struct fault_counts {
+  struct fault_count of_ops, other, start; /* sums of FAULTS records: of ops; of any, or none; before a first op */
+  struct fault_count all, counted_from;    /* by PROCESS_FAULTS and samples; the last of these */
+  bool known, counting;                    /* all is known; what samples tell is recorded */
+};
+
 /* When the switches in a process's own trace had it off (windows.c). */
 struct switches {
   bool read, any; /* any: such switches are there */
@@ -389,7 +399,7 @@ struct process {
   unsigned thread_count;
   bool launcher, launch_helper; /* it made way for the program that it executed; it was there for such a one only */
   bool python;                  /* its program is Python's interpreter */
-  uint64_t other_minor, other_major;       /* page faults that may be of any op, or of none */
+  struct fault_counts faults;
   bool networks;                           /* it connected, or read, wrote or polled a socket, so far */
   uint64_t made_way_ns;                    /* a launcher's program began then, or its helper ended */
   struct edge_table objects;               /* by address */
@@ -738,6 +748,8 @@ struct op_row *ops_row(struct analysis *a, unsigned process, enum opgap_op_kind 
 void ops_finish(struct analysis *a);
 /* FAULTS, STACK and MODULE records. */
 void ops_faults(struct analysis *a, const struct thread *t, const struct opgap_record *r);
+/* The process has come to this count.  opens: what it had before is not recorded. */
+void ops_process_faults(struct process *p, struct fault_count count, bool opens);
 void ops_stack(struct analysis *a, struct thread *t, const struct opgap_record *r);
 void ops_module(struct analysis *a, const struct thread *t, const struct opgap_record *r);
 void ops_free(struct analysis *a);

@@ -92,19 +92,39 @@ void ops_stack_add(struct op_stacks *stacks, uint32_t row, uint64_t stack, uint6
   stacks->rows.at[*index - 1].ns += ns;
 }
 
+static void add_faults(struct fault_count *sum, const uint64_t minor_major[2])
+{
+  sum->minor += minor_major[0];
+  sum->major += minor_major[1];
+}
+
 /* Page faults follow the record of their op. */
 void ops_faults(struct analysis *a, const struct thread *t, const struct opgap_record *r)
 {
+  struct fault_counts *faults = &a->processes[t->process].faults;
   if (a->steps_only || !analysis_in_window(a, r->end_ns))
     return;
-  if (r->status == 0) {
-    a->processes[t->process].other_minor += r->field[0];
-    a->processes[t->process].other_major += r->field[1];
+  if (r->status == OPGAP_EV_THREAD_START) {
+    add_faults(&faults->start, r->field);
+  } else if (r->status == 0) {
+    add_faults(&faults->other, r->field);
   } else if (t->last_row != 0) {
     struct op_row *row = &a->ops.at[t->last_row - 1];
     row->minor_faults += r->field[0];
     row->major_faults += r->field[1];
+    add_faults(&faults->of_ops, r->field);
   }
+}
+
+void ops_process_faults(struct process *p, struct fault_count count, bool opens)
+{
+  struct fault_counts *faults = &p->faults;
+  if (!opens && faults->known) {
+    faults->all.minor += count.minor - faults->counted_from.minor;
+    faults->all.major += count.major - faults->counted_from.major;
+  }
+  faults->known |= opens;
+  faults->counted_from = count;
 }
 
 /* A stack follows the record of its op or hooked call.  What has the Python line of each call needs no stack. */
@@ -367,6 +387,22 @@ static void choose_places(struct analysis *a, struct op_merge *m)
   free(most);
 }
 
+/* The process is counted as a whole where it is recorded, not where a window of steps begins and ends. */
+static void finish_faults(struct analysis *a, const struct fault_counts *faults)
+{
+  struct opgap_summary *s = a->summary;
+  s->other_minor_faults += faults->other.minor;
+  s->other_major_faults += faults->other.major;
+  s->start_minor_faults += faults->start.minor;
+  s->start_major_faults += faults->start.major;
+  if (a->window_start != 0 || a->window_end != UINT64_MAX)
+    return;
+  struct fault_count rows = {faults->of_ops.minor + faults->other.minor + faults->start.minor,
+                             faults->of_ops.major + faults->other.major + faults->start.major};
+  s->rest_minor_faults += faults->all.minor > rows.minor ? faults->all.minor - rows.minor : 0;
+  s->rest_major_faults += faults->all.major > rows.major ? faults->all.major - rows.major : 0;
+}
+
 void ops_finish(struct analysis *a)
 {
   struct op_merge m = {0};
@@ -389,10 +425,8 @@ void ops_finish(struct analysis *a)
     sum->major_faults += row->major_faults;
   }
   for (unsigned i = 0; i < a->process_count; i++)
-    if (a->processes[i].included) {
-      a->summary->other_minor_faults += a->processes[i].other_minor;
-      a->summary->other_major_faults += a->processes[i].other_major;
-    }
+    if (a->processes[i].included)
+      finish_faults(a, &a->processes[i].faults);
   add_calls(a, &m);
   ops_stacks_resolve(a, &a->op_stacks, &a->op_places, process_of_row);
   merge_places(a, &m);

@@ -19,6 +19,7 @@ bool ordered_outside(unsigned event)
   case OPGAP_EV_LOST:
   case OPGAP_EV_FREE_RANGE:
   case OPGAP_EV_FAULTS:
+  case OPGAP_EV_PROCESS_FAULTS:
     return true;
   default:
     return false;

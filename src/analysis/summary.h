@@ -595,6 +595,8 @@ struct opgap_summary {
   struct opgap_sum_untraced *untraced;
   struct opgap_sum_op *ops;                        /* by self CPU, largest first */
   uint64_t other_minor_faults, other_major_faults; /* that no op is known of: of short ops, and of code between */
+  uint64_t start_minor_faults, start_major_faults; /* of threads before their first op */
+  uint64_t rest_minor_faults, rest_major_faults;   /* what processes with ops had besides: in threads without long ops */
   struct opgap_sum_call *calls;                    /* by time, largest first */
   struct opgap_sum_file *files;                    /* by time, largest first */
   struct opgap_sum_lock *locks;                    /* by wait, largest first */

@@ -115,7 +115,8 @@ struct opgap_thread {
   _Atomic uint64_t lost;                   /* records that found no room (writer: the thread) */
   _Atomic uint64_t nested;                 /* calls passed through: a handler interrupted a hook (writer: the thread) */
   /* the blocking call that the thread is in; event 0: none */
-  uint32_t call_event, call_reserved;
+  uint32_t call_event;
+  uint32_t op_window; /* opgap_window() when the thread began its latest op, 0: none (writer: the thread) */
   uint64_t call_start, call_object;
   _Atomic uint64_t too_deep;              /* ops inside OPGAP_MAX_DEPTH others (writer: the thread) */
   _Alignas(64) _Atomic uint64_t read_pos; /* writer: the consumer */

@@ -36,10 +36,19 @@ struct opgap_control {
   _Atomic uint32_t available; /* 1: the tool may switch: the process, last */
   _Atomic uint32_t switches;  /* entries ever made: writers as of `wanted`; ordering L */
   _Atomic uint32_t switches_written; /* entries in the trace: the consumer */
-  uint32_t reserved;
+  _Atomic uint32_t window; /* times that active got more bits: whoever changes it, roughly; who sees another number
+                              than before knows that nothing may have been recorded in between */
   struct opgap_switch log[OPGAP_SWITCHES]; /* entry n is log[n % OPGAP_SWITCHES] */
 };
 static_assert(sizeof(struct opgap_control) <= OPGAP_CONTROL_BYTES, "control page");
+
+/* Sets the word that the hooks test, and counts the windows; before it, so that who sees the word sees the number. */
+static inline void opgap_control_switch(struct opgap_control *page, uint32_t active)
+{
+  if (active & ~atomic_load_explicit(&page->active, memory_order_relaxed))
+    atomic_fetch_add_explicit(&page->window, 1, memory_order_relaxed);
+  atomic_store(&page->active, active);
+}
 
 static inline void opgap_control_settle(struct opgap_control *control)
 {
@@ -47,7 +56,7 @@ static inline void opgap_control_settle(struct opgap_control *control)
   do {
     wanted = atomic_load(&control->wanted);
     open = atomic_load(&control->open);
-    atomic_store(&control->active, wanted ? open : open & control->always);
+    opgap_control_switch(control, wanted ? open : open & control->always);
   } while (wanted != atomic_load(&control->wanted) || open != atomic_load(&control->open)); /* K */
 }
 

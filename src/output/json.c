@@ -767,6 +767,14 @@ static json_t *over_time_json(const struct opgap_sum_over_time *o)
     PUT(root, key, array);                                                                                             \
   } while (0)
 
+static json_t *faults_json(uint64_t minor, uint64_t major)
+{
+  json_t *faults = json_object();
+  PUT(faults, "minor", number(minor));
+  PUT(faults, "major", number(major));
+  return faults;
+}
+
 static json_t *report_json(const struct opgap_summary *s, const struct opgap_output_options *o)
 {
   json_t *root = json_object();
@@ -775,10 +783,9 @@ static json_t *report_json(const struct opgap_summary *s, const struct opgap_out
   ROWS(root, "processes", s->processes, s->process_count, process_json);
   PUT(root, "untraced", untraced_json(s));
   ROWS(root, "hot_ops", s->ops, opgap_shown(s->op_count, o), op_json);
-  json_t *faults = json_object();
-  PUT(faults, "minor", number(s->other_minor_faults));
-  PUT(faults, "major", number(s->other_major_faults));
-  PUT(root, "other_faults", faults);
+  PUT(root, "other_faults", faults_json(s->other_minor_faults, s->other_major_faults));
+  PUT(root, "start_faults", faults_json(s->start_minor_faults, s->start_major_faults));
+  PUT(root, "rest_faults", faults_json(s->rest_minor_faults, s->rest_major_faults));
   ROWS(root, "calls", s->calls, opgap_shown(s->call_count, o), call_json);
   PUT(root, "memory", memory_json(s));
   ROWS(root, "files", s->files, opgap_shown(s->file_count, o), file_json);

@@ -116,7 +116,8 @@ size_t section_ops(struct table *table, const struct opgap_summary *s, const str
 
 static uint64_t all_faults(const struct opgap_summary *s)
 {
-  uint64_t sum = s->other_minor_faults + s->other_major_faults;
+  uint64_t sum = s->other_minor_faults + s->other_major_faults + s->start_minor_faults + s->start_major_faults +
+                 s->rest_minor_faults + s->rest_major_faults;
   for (size_t i = 0; i < s->op_count; i++)
     sum += s->ops[i].minor_faults + s->ops[i].major_faults;
   return sum;
@@ -141,16 +142,25 @@ size_t section_faults(struct table *table, const struct opgap_summary *s, const 
       {"Op", true, 60, 0},    {"In", true, 20, 1},          {"Page faults", false, 0, 0},
       {"Share", false, 0, 0}, {"From a disk", false, 0, 2}, {"A call", false, 0, 3},
   };
-  struct opgap_sum_op *rows = opgap_xcalloc(s->op_count + 1, sizeof *rows);
+  struct opgap_sum_op *rows = opgap_xcalloc(s->op_count + 3, sizeof *rows);
   size_t count = 0;
   for (size_t i = 0; i < s->op_count; i++)
     if (s->ops[i].minor_faults + s->ops[i].major_faults > 0)
       rows[count++] = s->ops[i];
-  if (s->other_minor_faults + s->other_major_faults > 0)
-    rows[count++] = (struct opgap_sum_op){.name = "(short ops, and code between ops)",
-                                          .role = OPGAP_ROLE_COUNT,
-                                          .minor_faults = s->other_minor_faults,
-                                          .major_faults = s->other_major_faults};
+  const struct opgap_sum_op others[] = {
+      {.name = "(short ops, and code between ops)",
+       .minor_faults = s->other_minor_faults,
+       .major_faults = s->other_major_faults},
+      {.name = "(before the first op of a thread)",
+       .minor_faults = s->start_minor_faults,
+       .major_faults = s->start_major_faults},
+      {.name = "(threads without ops)", .minor_faults = s->rest_minor_faults, .major_faults = s->rest_major_faults},
+  };
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (others[i].minor_faults + others[i].major_faults > 0) {
+      rows[count] = others[i];
+      rows[count++].role = OPGAP_ROLE_COUNT;
+    }
   qsort(rows, count, sizeof *rows, more_faults);
   table_begin(table, columns, sizeof columns / sizeof *columns);
   uint64_t all = all_faults(s);

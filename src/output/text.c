@@ -780,7 +780,7 @@ static void faults(const struct page *p)
   struct table table;
   if (!section_has_faults(p->s))
     return;
-  heading(p, "Page faults (of ops of some 100 us and more)");
+  heading(p, "Page faults (of processes that run ops)");
   size_t more = section_faults(&table, p->s, p->o);
   finish_table(p, &table, more, "ops");
 }

@@ -13,6 +13,7 @@
  * larger the mapping fails, and the tool says that the process cannot be switched. */
 static _Alignas(OPGAP_CONTROL_BYTES) char active_page[OPGAP_CONTROL_BYTES];
 extern uint32_t opgap_active __attribute__((alias("active_page")));
+extern struct opgap_control opgap_active_page __attribute__((alias("active_page")));
 
 OPGAP_EARLY_DATA static struct opgap_control *control; /* the mapped page, NULL: none */
 /* Where there is no lineage: the process whose schedule is in opgap_active's page, which it shares with the children
@@ -38,12 +39,13 @@ static bool map_page(int protection_flags, int fd, long offset)
   return at == (long)active_page;
 }
 
-/* Other memory with the same word takes the page's place. */
+/* Other memory with the same word, and the same window, takes the page's place. */
 static bool replace_page(int sharing)
 {
-  uint32_t active = __atomic_load_n(&opgap_active, __ATOMIC_RELAXED);
+  uint32_t active = __atomic_load_n(&opgap_active, __ATOMIC_RELAXED), window = opgap_window();
   if (!map_page(sharing | MAP_ANONYMOUS | MAP_FIXED, -1, 0))
     return false;
+  atomic_store_explicit(&opgap_active_page.window, window, memory_order_relaxed);
   __atomic_store_n(&opgap_active, active, __ATOMIC_RELAXED);
   return true;
 }
@@ -61,10 +63,12 @@ bool opgap_control_begin(bool forked)
   const struct opgap_settings *settings = &opgap_config.settings;
   if (settings->schedule.active == 0 || settings->control != OPGAP_CONTROL_OFF)
     return opgap_control_detach();
+  uint32_t window = opgap_window();
   struct opgap_control *page = opgap_lineage_join(active_page, forked);
-  if (page != NULL)
+  if (page != NULL) {
     atomic_store(&leader, 0);
-  else if (control != NULL)
+    atomic_fetch_add(&page->window, window + 1); /* a number that no thread has seen, and never 0 */
+  } else if (control != NULL)
     atomic_store(&leader, -1); /* the page stays its parent's, whatever that one's pid is here */
   control = page;
   return true;
@@ -168,8 +172,10 @@ void opgap_control_attach(void)
   int fd = lock_ring(arena);
   if (fd < 0)
     return;
+  uint32_t window = opgap_window();
   if (map_page(MAP_SHARED | MAP_FIXED, fd, OPGAP_ARENA_HEADER_BYTES)) {
     control = page;
+    atomic_store(&page->window, window);
     atomic_store(&page->open, last_open); /* a forked child goes on as its schedule says */
     uint32_t wanted = wanted_now();
     atomic_store(&page->wanted, wanted);
@@ -203,7 +209,7 @@ OPGAP_EARLY_CODE void opgap_active_open(uint32_t open)
     return;
   last_open = halted ? 0 : open;
   if (control == NULL) {
-    __atomic_store_n(&opgap_active, last_open, __ATOMIC_RELAXED);
+    opgap_control_switch(&opgap_active_page, last_open);
     return;
   }
   atomic_store(&control->open, last_open);

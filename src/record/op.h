@@ -17,7 +17,7 @@
 #include "record/stacks.h"
 
 /* Ticks are the counter's, and what makes up an op's allocations stands where opgap_op_sums takes it to be.  Set when
- * the session begins. */
+ * the session begins.  A window's number is at least 1 by then. */
 extern bool opgap_ops_usual __attribute__((visibility("hidden")));
 
 /* The other ways of an op: of whatever the table of counters and the clock are, and however deep it stands. */
@@ -110,7 +110,8 @@ static inline __attribute__((always_inline)) void opgap_op_begin_on(struct opgap
                                                                     uint32_t status, uint64_t tag, uint32_t stack)
 {
   uint32_t depth = thread->depth;
-  if (opgap_likely(opgap_ops_usual && depth < OPGAP_MAX_DEPTH))
+  /* The same window as of the thread's last op: so it has one, and all is usual (op_window is set only then). */
+  if (opgap_likely(thread->op_window == opgap_window() && depth < OPGAP_MAX_DEPTH))
     opgap_op_open(thread, depth, name, status, tag, stack, true);
   else
     opgap_op_begin_rarely(name, status, tag, stack);

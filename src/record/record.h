@@ -43,6 +43,13 @@ enum opgap_group {
   OPGAP_GROUP_cudart = OPGAP_GROUP_cuda, /* CUDA calls, which CUPTI may record instead: cuda_calls.h */
 };
 extern uint32_t opgap_active __attribute__((visibility("hidden")));
+/* The page that opgap_active is the first word of; of the rest only the number of the window is kept where the page is
+ * not that of a ring (control.h). */
+extern struct opgap_control opgap_active_page __attribute__((visibility("hidden")));
+static inline uint32_t opgap_window(void)
+{
+  return atomic_load_explicit(&opgap_active_page.window, memory_order_relaxed);
+}
 
 struct opgap_cell {
   struct opgap_thread *thread;   /* NULL: slow path */

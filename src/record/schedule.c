@@ -2,6 +2,7 @@
 
 #include "record/control.h"
 #include "record/early.h"
+#include "record/faults.h"
 #include "record/internal.h"
 #include "record/lineage.h"
 
@@ -36,9 +37,12 @@ static bool is_on(void)
   return atomic_load(&time_open) && opgap_schedule_has(&opgap_config.settings.schedule, atomic_load(&steps));
 }
 
-OPGAP_EARLY_CODE static void apply(void)
+OPGAP_EARLY_CODE static void apply(bool begins)
 {
   bool on = is_on();
+  bool own = on, recorded = atomic_load_explicit(&opgap_state->phase, memory_order_relaxed) == OPGAP_PHASE_RUNNING;
+  if (recorded && !own)
+    opgap_faults_close();
   if (opgap_config.settings.schedule.active != 0) {
     if (opgap_control_leads())
       mark(on);
@@ -46,6 +50,8 @@ OPGAP_EARLY_CODE static void apply(void)
     on |= opgap_lineage_has(); /* then the lineage tells when it is on */
   }
   opgap_active_open(on ? opgap_config.groups : (uint32_t)OPGAP_GROUP_process);
+  if (recorded && own)
+    opgap_faults_open(begins);
   if (opgap_gpu_window) /* at once: a step of the window may be shorter than the flusher's round */
     opgap_gpu_window();
 }
@@ -60,7 +66,7 @@ OPGAP_EARLY_CODE bool opgap_schedule_start(uint32_t groups)
   atomic_store(&time_open, opens_ns == 0);
   if (settings->schedule.active != 0)
     opgap_control_lead();
-  apply();
+  apply(true);
   return opens_ns || closes_ns;
 }
 
@@ -68,7 +74,7 @@ void opgap_schedule_forked(void)
 {
   atomic_store(&marked, -1);
   if (opgap_lineage_has())
-    apply();
+    apply(false);
 }
 
 bool opgap_schedule_waits(void)
@@ -86,7 +92,7 @@ void opgap_schedule_step(void)
     mark(was_on);
   else if (opgap_control_follows() && opgap_control_lead())
     atomic_store(&marked, -1);
-  apply();
+  apply(false);
 }
 
 uint64_t opgap_schedule_tick(uint64_t now_ns)
@@ -96,13 +102,13 @@ uint64_t opgap_schedule_tick(uint64_t now_ns)
   if (closes_ns && now_ns >= closes_ns) {
     closes_ns = opens_ns = 0;
     atomic_store(&time_open, 0);
-    apply();
+    apply(false);
     return 0;
   }
   if (opens_ns) {
     opens_ns = 0;
     atomic_store(&time_open, 1);
-    apply();
+    apply(false);
   }
   return closes_ns ? closes_ns - now_ns : 0;
 }

@@ -17,6 +17,7 @@
 #include "record/control.h"
 #include "record/cuda_calls.h"
 #include "record/early.h"
+#include "record/faults.h"
 #include "record/guest.h"
 #include "record/internal.h"
 #include "record/keep.h"
@@ -832,6 +833,7 @@ bool opgap_session_begin(void)
     return false;
   }
   atomic_store_explicit(&state->phase, OPGAP_PHASE_RUNNING, memory_order_release);
+  opgap_faults_session(forked);
   opgap_guest_host(state->arena);
   if (forked)
     opgap_schedule_forked();
@@ -1251,6 +1253,7 @@ static void flush(const char *how, enum opgap_arena_end end)
 {
   if (counter_gone || atomic_load(&opgap_state->phase) != OPGAP_PHASE_RUNNING || opgap_raw_getpid() != opgap_state->pid)
     return;
+  opgap_faults_close();
   struct opgap_cell *cell = opgap_cell;
   opgap_cell = &opgap_tool_cell;
   if (opgap_gpu_flush)
@@ -1316,6 +1319,8 @@ OPGAP_EARLY_CODE void opgap_session_end(int exit_status)
     opgap_guest_end();
   if (atomic_load(&state->phase) != OPGAP_PHASE_RUNNING || opgap_raw_getpid() != state->pid)
     return;
+  if (!counter_gone)
+    opgap_faults_close();
   struct opgap_cell *cell = opgap_cell;
   opgap_cell = &opgap_tool_cell;
   if (opgap_gpu_end && !counter_gone)

@@ -250,6 +250,7 @@ bool opgap_thread_dying(void)
   struct opgap_cell *cell = opgap_cell;
   if (cell->thread == NULL)
     return false;
+  opgap_faults_leave();
   uint32_t live = OPGAP_SLOT_LIVE;
   if (!atomic_compare_exchange_strong_explicit(&cell->thread->state, &live, OPGAP_SLOT_DYING, memory_order_release,
                                                memory_order_relaxed)) /* D */
@@ -504,7 +505,10 @@ void opgap_op_begin_rarely(uint32_t name, uint32_t status, uint64_t tag, uint32_
   struct opgap_thread *thread = opgap_self();
   if (thread == NULL) /* forked meanwhile */
     return;
-  uint32_t depth = thread->depth;
+  uint32_t depth = thread->depth, window = opgap_window();
+  opgap_faults_begin(window);
+  if (opgap_ops_usual && opgap_cell->busy == 0) /* it has been read */
+    thread->op_window = window;
   if (depth < OPGAP_MAX_DEPTH)
     opgap_op_open(thread, depth, name, status, tag, stack, false);
   else

@@ -79,6 +79,16 @@ START_TEST(test_self_total_blocked)
 }
 END_TEST
 
+static void fake_process_faults(uint64_t at_us, unsigned stream, unsigned closes, uint64_t minor, uint64_t major)
+{
+  fake_record(p, stream,
+              (struct opgap_record){.event = OPGAP_EV_PROCESS_FAULTS,
+                                    .status = closes,
+                                    .start_ns = at_us * US,
+                                    .end_ns = at_us * US,
+                                    .field = {minor, major}});
+}
+
 static void fake_faults(uint64_t at_us, uint32_t event, uint64_t minor, uint64_t major)
 {
   fake_record(p, t,
@@ -109,7 +119,47 @@ START_TEST(test_page_faults_of_ops)
   ck_assert_uint_eq(inner->major_faults, 2);
   ck_assert_uint_eq(s->other_minor_faults, 70);
   ck_assert_uint_eq(s->other_major_faults, 1);
+  ck_assert_uint_eq(s->start_minor_faults + s->start_major_faults, 0);
+  ck_assert_uint_eq(s->rest_minor_faults + s->rest_major_faults, 0); /* not known without the process's count */
   opgap_summary_free(s);
+}
+END_TEST
+
+/* All that the process counted while it was recorded is in one row: of an op, of none, before the first op, or of the
+ * threads that run none.  Samples stand in for the end that a killed process did not see; none counts outside. */
+START_TEST(test_page_faults_of_a_process)
+{
+  for (unsigned killed = 0; killed < 2; killed++) {
+    if (killed)
+      setup();
+    unsigned stream = fake_stream(p, OPGAP_STREAM_PROCESS);
+    fake_process_faults(900, t, 0, 1000, 10);
+    fake_faults(950, OPGAP_EV_THREAD_START, 40, 3);
+    fake_op(p, t, 0, 1000, 1400, "aten::fill_", 0, 0);
+    fake_faults(1400, OPGAP_EV_OP, 300, 2);
+    fake_faults(1500, 0, 70, 1);
+    fake_process_faults(1600, t, 1, 1500, 20); /* the window closes */
+    struct opgap_record sample = {.event = OPGAP_EV_MEMORY, .start_ns = 1700 * US, .end_ns = 1700 * US};
+    sample.field[1] = 9000;
+    sample.field[2] = 900;
+    fake_record(p, stream, sample);
+    fake_process_faults(1800, t, 0, 9500, 950);
+    sample.start_ns = sample.end_ns = 1900 * US;
+    sample.field[1] = 9600;
+    sample.field[2] = 951;
+    fake_record(p, stream, sample);
+    if (!killed)
+      fake_process_faults(2000, t, 1, 9700, 955);
+    struct opgap_summary *s = fake_analyse(NULL);
+    ck_assert_uint_eq(op_named(s, "aten::fill_", OPGAP_OP_TORCH)->minor_faults, 300);
+    ck_assert_uint_eq(s->other_minor_faults, 70);
+    ck_assert_uint_eq(s->other_major_faults, 1);
+    ck_assert_uint_eq(s->start_minor_faults, 40);
+    ck_assert_uint_eq(s->start_major_faults, 3);
+    ck_assert_uint_eq(s->rest_minor_faults, 500 + (killed ? 100 : 200) - 410);
+    ck_assert_uint_eq(s->rest_major_faults, 10 + (killed ? 1 : 5) - 6);
+    opgap_summary_free(s);
+  }
 }
 END_TEST
 
@@ -2007,6 +2057,7 @@ int main(void)
   tcase_add_checked_fixture(tests, setup, NULL);
   tcase_add_test(tests, test_self_total_blocked);
   tcase_add_test(tests, test_page_faults_of_ops);
+  tcase_add_test(tests, test_page_faults_of_a_process);
   tcase_add_test(tests, test_only_child_of_same_name_is_no_row);
   tcase_add_test(tests, test_profiler_steps_are_one_row);
   tcase_add_test(tests, test_orphans_go_to_the_next_op);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
@@ -461,10 +462,26 @@ static bool is_apart(const struct lasted *first, const struct lasted *second)
   return second->ended[0] - first->ended[1] > 2 * (second->ended[1] - second->began[0]);
 }
 
+struct process_faults {
+  uint64_t before, after, last; /* the child's own count: before and after its session begins, before that ends */
+};
+
+static struct process_faults *shared_faults;
+
+static uint64_t own_faults(int who)
+{
+  struct rusage usage;
+  getrusage(who, &usage);
+  return (uint64_t)usage.ru_minflt;
+}
+
 /* Each is done again until others have not had the CPU meanwhile; the last try counts. */
 static void body_faults(void)
 {
+  struct process_faults *count = shared_faults;
+  count->before = own_faults(RUSAGE_SELF);
   start();
+  count->after = own_faults(RUSAGE_SELF);
   size_t size = (size_t)sysconf(_SC_PAGESIZE) << 16;
   char *fresh = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   madvise(fresh, size, MADV_NOHUGEPAGE);
@@ -491,9 +508,91 @@ static void body_faults(void)
     spin(20 * OPGAP_FAULT_TICKS);
     now = lasting_op(last, 5, &fresh, 0);
   } while (!is_apart(&before, &now));
+  touch(&fresh, 40);
+  count->last = own_faults(RUSAGE_SELF);
   opgap_session_end(0);
   _exit(0);
 }
+
+/* Two windows of a schedule: 100 and 200 pages in ops, 400 between the windows, by one thread and by another one, which
+ * does not see the windows begin. */
+static void windows_of(char **fresh, uint64_t tag, pthread_barrier_t *barrier)
+{
+  uint32_t name = opgap_intern("op", 2);
+  lasting_op(name, tag, fresh, 100);
+  pthread_barrier_wait(barrier);
+  if (tag == 1)
+    opgap_schedule_step(); /* off */
+  pthread_barrier_wait(barrier);
+  touch(fresh, 400);
+  pthread_barrier_wait(barrier);
+  if (tag == 1)
+    opgap_schedule_step(); /* on */
+  pthread_barrier_wait(barrier);
+  lasting_op(name, tag, fresh, 200);
+  pthread_barrier_wait(barrier);
+}
+
+static pthread_barrier_t windows_barrier;
+
+static void *other_windows(void *fresh)
+{
+  opgap_cell = &opgap_no_cell;
+  windows_of((char **)fresh, 2, &windows_barrier);
+  return NULL;
+}
+
+static void body_windows(void)
+{
+  setenv("OPGAP_SCHEDULE", "wait=1,active=1", 1);
+  opgap_session_start("test_record", hook_events, counters, 3);
+  size_t size = (size_t)sysconf(_SC_PAGESIZE) << 11;
+  char *fresh = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  char *other = fresh + size / 2;
+  madvise(fresh, size, MADV_NOHUGEPAGE);
+  opgap_schedule_step();
+  pthread_barrier_init(&windows_barrier, NULL, 2);
+  pthread_t thread;
+  pthread_create(&thread, NULL, other_windows, &other);
+  windows_of(&fresh, 1, &windows_barrier);
+  pthread_join(thread, NULL);
+  opgap_session_end(0);
+  _exit(0);
+}
+
+START_TEST(faults_of_windows)
+{
+  struct opgap_trace *trace = trace_of(body_windows, 0);
+  struct records all = {.trace = trace};
+  uint64_t of_thread[8] = {0}, opened = 0, closed = 0, process = 0;
+  for (const struct opgap_record *r; (r = next_record(&all)) != NULL;) {
+    if (r->event == OPGAP_EV_FAULTS)
+      of_thread[all.stream] += r->field[0];
+    if (r->event == OPGAP_EV_PROCESS_FAULTS) {
+      process += r->status == 1 ? r->field[0] : 0 - r->field[0];
+      opened += r->status == 0;
+      closed += r->status == 1;
+    }
+  }
+  ck_assert_uint_eq(opened, 2);
+  ck_assert_uint_eq(closed, 2);
+  unsigned threads = 0;
+  for (unsigned i = 0; i < 8; i++)
+    if (of_thread[i] != 0) {
+      ck_assert_uint_ge(of_thread[i], 300);
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+      ck_assert_uint_lt(of_thread[i], 500);
+#endif
+      threads++;
+    }
+  ck_assert_uint_eq(threads, 2);
+  ck_assert_uint_ge(process, 600);
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+  ck_assert_uint_lt(process, 1000);
+#endif
+  forget(trace);
+}
+END_TEST
 
 START_TEST(faults_of_ops)
 {
@@ -503,19 +602,46 @@ START_TEST(faults_of_ops)
     uint64_t least, below; /* what is touched; with some of the stack's, the ring's, and what is paged out */
   } expected[] = {
       {"many", true, 300, 400}, {"inner", true, 100, 200}, {"outer", true, 1, 90}, {"last", false, 50, 150}};
+  uint64_t children = own_faults(RUSAGE_CHILDREN);
+  shared_faults = mmap(NULL, sizeof *shared_faults, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   struct opgap_trace *trace = trace_of(body_faults, 0);
+  children = own_faults(RUSAGE_CHILDREN) - children;
   struct records all = {.trace = trace};
   const char *op = "";
-  struct opgap_record of[4] = {{0}};
+  struct opgap_record of[4] = {{0}}, last = {0};
+  uint64_t first = 0, sum = 0, process[2] = {0};
   for (const struct opgap_record *r; (r = next_record(&all)) != NULL;) {
     if (r->event == OPGAP_EV_OP)
       op = opgap_trace_name(trace, 0, (uint32_t)r->field[0], NULL);
-    for (unsigned i = 0; r->event == OPGAP_EV_FAULTS && i < 4; i++)
+    for (unsigned i = 0; r->event == OPGAP_EV_FAULTS && last.event == OPGAP_EV_OP && i < 4; i++)
       if (strcmp(op, expected[i].op) == 0)
         of[i] = *r;
-    /* the first is where counting begins */
-    ck_assert(r->event != OPGAP_EV_FAULTS || strcmp(op, "first") != 0);
+    if (r->event == OPGAP_EV_FAULTS) {
+      sum += r->field[0];
+      ck_assert(op[0] != 0 || r->status == OPGAP_EV_THREAD_START);
+      if (strcmp(op, "first") == 0)
+        first += r->field[0]; /* its own, unless others had the CPU between the reading before it and its begin */
+    }
+    if (r->event == OPGAP_EV_PROCESS_FAULTS) {
+      ck_assert_uint_le(r->status, 1);
+      ck_assert_uint_eq(process[r->status], 0);
+      process[r->status] = r->field[0];
+    }
+    if (r->event == OPGAP_EV_OP || r->event == OPGAP_EV_FAULTS)
+      last = *r;
   }
+  ck_assert_uint_ge(first, 200);
+  /* what is touched behind the last op is of none */
+  ck_assert_uint_eq(last.status, 0);
+  ck_assert_uint_ge(last.field[0], 40);
+  /* The process's count, where its session begins (none of it: a forked child's began with it) and ends, and no fault
+   * of its only thread is missing in the rows but those that the end itself makes. */
+  ck_assert_uint_le(process[0], shared_faults->after);
+  ck_assert_uint_ge(process[1], shared_faults->last);
+  ck_assert_uint_le(process[1], children);
+  ck_assert_uint_ge(sum, shared_faults->last - shared_faults->after);
+  ck_assert_uint_le(sum, process[1] - process[0]);
+  munmap(shared_faults, sizeof *shared_faults);
   for (unsigned i = 0; i < 4; i++) {
     ck_assert_uint_eq(of[i].event, OPGAP_EV_FAULTS);
     ck_assert_uint_eq(of[i].status, expected[i].own ? OPGAP_EV_OP : 0);
@@ -2627,6 +2753,7 @@ int main(void)
   tcase_add_test(tests, budget_of_lines);
   tcase_add_test(tests, stacks_of_late_threads);
   tcase_add_test(tests, faults_of_ops);
+  tcase_add_test(tests, faults_of_windows);
   tcase_add_test(tests, clock_without_counter);
   tcase_add_test(tests, time_line);
   tcase_add_test(tests, killed);
