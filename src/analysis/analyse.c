@@ -239,7 +239,12 @@ static void add_child(struct analysis *a, struct thread *t, const struct opgap_r
   static const char *const out_of_reach =
       "left out: its parent had given up what it takes to write to the trace (rights, root folder)";
   static const char *const confined = "left out: its parent had given itself a filter of system calls (seccomp)";
-  bool forked = made == 1 && program[0] == '\0'; /* its program is its parent's */
+  bool loader = made == 1 && strstr(program, "torch/utils/data/dataloader.py:") != NULL; /* its line, that forked it */
+  bool forked = made == 1 && (loader || program[0] == '\0'); /* its program is its parent's */
+  if (loader) {
+    *VEC_PUSH(&a->loader_forks) = (struct loader_fork){t->process, (int32_t)r->field[0]};
+    program = "";
+  }
   struct opgap_sum_untraced *child = VEC_PUSH(&a->children);
   child->pid = (int32_t)r->field[0];
   child->reason = r->status & OPGAP_CHILD_CONFINED       ? confined
@@ -665,6 +670,7 @@ static void analysis_free(struct analysis *a)
   opgap_map_free(&a->plain_sockets);
   opgap_map_free(&a->socket_others);
   opgap_map_free(&a->next_pipes);
+  VEC_FREE(&a->loader_forks);
   timeline_free_edges(&a->pipes);
   opgap_strings_free(&a->strings);
   VEC_FREE(&a->files);

@@ -378,6 +378,12 @@ struct fault_counts {
   bool known, counting;                    /* all is known; what samples tell is recorded */
 };
 
+/* A process that this one forked in the code of a DataLoader. */
+struct loader_fork {
+  unsigned parent;
+  int32_t pid;
+};
+
 /* When the switches in a process's own trace had it off (windows.c). */
 struct switches {
   bool read, any; /* any: such switches are there */
@@ -660,6 +666,7 @@ struct analysis {
   struct opgap_map file_lock_index; /* (path, 0) -> file_locks + 1 */
   struct opgap_map pipe_writers;    /* (pipe, process) -> writes */
   struct opgap_map window_writes;   /* the same, of the window alone */
+  VEC(struct loader_fork) loader_forks;
   struct opgap_map next_pipes;      /* (pipe, process) that a __next__ of process reads */
   struct opgap_map pipe_readers;    /* (pipe, process) */
   struct edge_table pipes;          /* writes, by gid; of the ends of a socketpair by that of "socket:[n]" */

@@ -1,7 +1,8 @@
 /* What each process was for, told from what it did.
  *
  * A trainer ran an optimizer, a backward pass, or fetched batches from a DataLoader.  A DataLoader worker wrote to a
- * pipe that a trainer's __next__ read from; workers of one loader are numbered by their start, as PyTorch does.  A
+ * pipe that a trainer's __next__ read from, or was forked by the DataLoader's code while only forks were recorded (what
+ * it sends may lie outside of all windows); workers of one loader are numbered by their start, as PyTorch does.  A
  * launcher (a shell, a version manager's shim, env) made way for the program that it executed in its place; what it ran
  * before, to find that, are its helpers. */
 #include "analysis/internal.h"
@@ -64,6 +65,38 @@ static bool has_worker_thread_name(const struct analysis *a, unsigned process)
         strcmp(analysis_text(a, a->threads[i].name), "pt_data_worker") == 0)
       return true;
   return false;
+}
+
+/* The process that forked this one in the code of a DataLoader; UINT32_MAX: it is not known to be so. */
+static unsigned forked_by_loader(const struct analysis *a, const struct process *p)
+{
+  for (size_t i = 0; i < a->loader_forks.count; i++) {
+    const struct loader_fork *fork = &a->loader_forks.at[i];
+    const struct process *parent = &a->processes[fork->parent];
+    if (p->info->forked && fork->pid == p->info->pid && parent->info->pid == p->info->ppid &&
+        analysis_same_host(parent, p))
+      return fork->parent;
+  }
+  return UINT32_MAX;
+}
+
+/* The pipe of the workers that this trainer made when it made p, or that it reads from at all; 0: not known. */
+static uint32_t pipe_of_siblings(const struct analysis *a, unsigned trainer, const struct process *p)
+{
+  uint32_t pipe = 0;
+  uint64_t nearest = UINT64_MAX;
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *other = &a->processes[i];
+    uint64_t one = other->info->start_ns, two = p->info->start_ns, apart = one < two ? two - one : one - two;
+    if (other->result_pipe != 0 && forked_by_loader(a, other) == trainer && apart < nearest) {
+      pipe = other->result_pipe;
+      nearest = apart;
+    }
+  }
+  for (size_t i = 0; pipe == 0 && i < a->next_pipes.size; i++)
+    if (a->next_pipes.cells[i].value != 0 && a->next_pipes.cells[i].b == trainer)
+      pipe = (uint32_t)a->next_pipes.cells[i].a;
+  return pipe;
 }
 
 /* The image that a process executed in its place: its file follows the process's own; NULL: none. */
@@ -140,7 +173,8 @@ static void find_launchers(struct analysis *a)
 }
 
 struct worker {
-  uint32_t pipe;
+  uint32_t pipe;    /* 0: not known; its loader's others are then those that the same trainer forked */
+  unsigned trainer; /* that forked it, where the pipe is not known */
   unsigned process;
   uint64_t start;
 };
@@ -150,6 +184,8 @@ static int by_pipe_and_start(const void *left, const void *right)
   const struct worker *l = left, *r = right;
   if (l->pipe != r->pipe)
     return l->pipe < r->pipe ? -1 : 1;
+  if (l->trainer != r->trainer)
+    return l->trainer < r->trainer ? -1 : 1;
   return l->start < r->start ? -1 : l->start > r->start;
 }
 
@@ -157,7 +193,7 @@ static void number_workers(struct analysis *a, struct worker *workers, size_t co
 {
   qsort(workers, count, sizeof *workers, by_pipe_and_start);
   for (size_t i = 0, first = 0; i < count; i++) {
-    if (workers[i].pipe != workers[first].pipe)
+    if (workers[i].pipe != workers[first].pipe || workers[i].trainer != workers[first].trainer)
       first = i;
     a->processes[workers[i].process].worker = (int32_t)(i - first);
   }
@@ -209,10 +245,17 @@ void roles_assign(struct analysis *a)
       continue;
     uint32_t pipe = result_pipe(a, i);
     p->result_pipe = pipe;
-    bool worker = pipe != 0 || (descends_from_trainer(a, p) && has_worker_thread_name(a, i));
+    bool worker = pipe != 0 || forked_by_loader(a, p) != UINT32_MAX ||
+                  (descends_from_trainer(a, p) && has_worker_thread_name(a, i));
     p->role = worker ? OPGAP_ROLE_WORKER : OPGAP_ROLE_OTHER;
-    if (pipe != 0)
-      list[workers++] = (struct worker){pipe, i, p->info->start_ns};
+  }
+  for (unsigned i = 0; trainers > 0 && i < a->process_count; i++) {
+    struct process *p = &a->processes[i];
+    unsigned trainer = forked_by_loader(a, p);
+    if (p->role == OPGAP_ROLE_WORKER && p->result_pipe == 0 && trainer != UINT32_MAX)
+      p->result_pipe = pipe_of_siblings(a, trainer, p);
+    if (p->role == OPGAP_ROLE_WORKER && (p->result_pipe != 0 || trainer != UINT32_MAX))
+      list[workers++] = (struct worker){p->result_pipe, p->result_pipe ? 0 : trainer, i, p->info->start_ns};
   }
   number_workers(a, list, workers);
   for (unsigned i = 0; i < a->process_count; i++)

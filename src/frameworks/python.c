@@ -27,7 +27,7 @@ static void find_layout(void)
     return;
   bool again;
   const char *why = opgap_python_layout_find(&layout, &again);
-  if (why != NULL && why[0]) {
+  if (why != NULL && why[0] && opgap_stacks_python()) {
     static bool said;
     opgap_notice(&said, "this Python is not understood: %s; source lines are not recorded", why);
   }

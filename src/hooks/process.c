@@ -66,11 +66,17 @@ static unsigned left_out(void)
 
 /* ---- fork ---- */
 
+/* While nothing else is recorded the child's messages do not tell that it is a DataLoader's worker. */
+static uint64_t loader_line(void)
+{
+  return opgap_active & OPGAP_GROUP_io ? 0 : opgap_stack_of_loader();
+}
+
 static pid_t forked(struct opgap_fork *fork, pid_t pid, unsigned child)
 {
   opgap_fork_end(fork);
-  if (pid > 0)
-    note_child(BY_FORK | child, pid, NULL);
+  if (pid > 0 && may_record())
+    emit_child(BY_FORK | child, pid, loader_line());
   else if (pid == 0 && (opgap_control_mapped() || opgap_control_follows()))
     opgap_self();
   return pid;

@@ -484,6 +484,30 @@ static unsigned take_native(void **frames)
   return kept;
 }
 
+bool opgap_stacks_python(void)
+{
+  return want_python;
+}
+
+#define LOADER_FRAMES 16u /* from the fork in multiprocessing up to the DataLoader that starts its worker: five */
+
+uint32_t opgap_stack_of_loader(void)
+{
+  static const char file[] = "torch/utils/data/dataloader.py:";
+  uint32_t frames[LOADER_FRAMES];
+  const struct opgap_cell *cell = opgap_cell;
+  if (opgap_python_frames == NULL || cell->thread == NULL)
+    return 0;
+  unsigned count = opgap_python_frames((unsigned)(cell - opgap_cells), frames, LOADER_FRAMES);
+  for (unsigned i = 0; i < count; i++) {
+    const struct opgap_name *name = opgap_arena_name(opgap_state->arena, frames[i] >> 1);
+    for (uint32_t at = 0; at + sizeof file - 1 <= name->length; at++)
+      if (memcmp(name->bytes + at, file, sizeof file - 1) == 0)
+        return frames[i] >> 1;
+  }
+  return 0;
+}
+
 static uint32_t take_here(struct stack_thread *state, unsigned slot, uint32_t *python, unsigned *python_count)
 {
   void *native[OPGAP_STACK_FRAMES];

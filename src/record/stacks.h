@@ -53,6 +53,12 @@ bool opgap_stack_afford(struct opgap_stack_budget *budget, uint64_t now, uint64_
  * makes in its first walk: what to use instead of it, so that its calls are not counted as the program's. */
 void (*opgap_stacks_destructor(void (*destructor)(void *)))(void *);
 
+/* The line of PyTorch's DataLoader that the calling thread is in, as Python's frames are told; 0: in none, or this Python
+ * is not understood, which is said only where Python's stacks were asked for.  Whatever OPGAP_STACKS is. */
+uint32_t opgap_stack_of_loader(void);
+/* Python's frames were asked for. */
+bool opgap_stacks_python(void);
+
 /* The module of this address is wanted in the trace, whatever OPGAP_STACKS is: a lock that was waited for may lie in
  * its static data.  Any context; the flusher looks for it, since a thread that holds a lock of the program's must not
  * ask the loader.  There is room for about 256 addresses; a new one wakes the flusher. */

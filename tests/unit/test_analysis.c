@@ -1924,6 +1924,46 @@ START_TEST(test_untraced_children)
 }
 END_TEST
 
+/* Outside of windows only forks are recorded: who was forked in the code of a DataLoader is a worker of its trainer,
+ * numbered by its start, though nothing that it sends is known; another child is none, nor one of a process that only
+ * has the same number as the trainer's child. */
+START_TEST(test_workers_by_their_fork)
+{
+  static const struct {
+    int pid, ppid;
+    bool forked;
+    const char *label;
+  } children[] = {{203, 100, true, "DataLoader worker 1"},
+                  {202, 100, true, "DataLoader worker 0"},
+                  {204, 100, true, "child"},
+                  {205, 100, false, "other"},
+                  {206, 300, true, "child"}};
+  fake_user_op(p, t, 0, 9000, 9100, "Optimizer.step#SGD.step");
+  for (unsigned i = 0; i < 5; i++) {
+    unsigned child = fake_process(children[i].pid, children[i].ppid, "python train.py");
+    fake_info(child)->forked = children[i].forked;
+    fake_info(child)->start_ns = (uint64_t)children[i].pid * 10 * US;
+    const char *line = "/x/torch/utils/data/dataloader.py:1034 _MultiProcessingDataLoaderIter.__init__";
+    fake_record(
+        p, t,
+        (struct opgap_record){.event = OPGAP_EV_CHILD,
+                              .status = 1,
+                              .start_ns = (3000 + i) * US,
+                              .end_ns = (3000 + i) * US,
+                              .field = {(uint64_t)children[i].pid, children[i].pid == 204 ? 0 : fake_name(p, line)}});
+  }
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->untraced_count, 0);
+  for (unsigned i = 0; i < 5; i++)
+    for (size_t k = 0; k < s->process_count; k++)
+      if (s->processes[k].pid == children[i].pid)
+        ck_assert_str_eq(s->processes[k].role_label, children[i].label);
+  ck_assert_uint_eq(s->process_count, 6);
+  ck_assert_uint_eq(s->loader.workers, 2);
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* A program that a process executed in its place has a file of its own, or was not traced. */
 START_TEST(test_untraced_program)
 {
@@ -2135,6 +2175,7 @@ int main(void)
   tcase_add_test(tests, test_killed_process_shows_where_it_stood);
   tcase_add_test(tests, test_untraced_children);
   tcase_add_test(tests, test_untraced_program);
+  tcase_add_test(tests, test_workers_by_their_fork);
   tcase_add_test(tests, test_launcher);
   tcase_add_test(tests, test_many_gaps);
   tcase_add_test(tests, test_gaps_that_history_gave_up);
