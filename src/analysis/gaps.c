@@ -115,7 +115,7 @@ static struct next_calls mark_pipes(struct analysis *a, const struct thread *t, 
     if (call->start < start)
       continue;
     uint8_t verb = a->processes[t->process].hooks[call->event].verb;
-    if (verb == VERB_CHILD)
+    if (call->reaped)
       calls.reaped = true;
     else if (verb == VERB_SEM || verb == VERB_COND)
       calls.reaped = false;
@@ -126,6 +126,7 @@ static struct next_calls mark_pipes(struct analysis *a, const struct thread *t, 
       continue;
     calls.pipe = (uint32_t)call->object;
     calls.messages += call->message;
+    calls.ends += call->no_more;
     calls.reaped = false; /* it only looked whether they live, as it does every 5 s */
   }
   if (calls.pipe != 0 && calls.messages == 0)

@@ -129,6 +129,8 @@ struct past_call {
   bool blocks;    /* the thread may have slept in it */
   bool timed_out; /* its time was over, and nothing had come: if nobody was seen to end it, it was a sleep */
   bool message;   /* it read the length of one of multiprocessing's messages */
+  bool reaped;    /* it waited for a child's end and saw it; a look whether it lives sees none */
+  bool no_more;   /* it read one that is as long as what tells the end of an IterableDataset */
 };
 /* An outermost framework op, or a DataLoader's __next__. */
 struct past_op {
@@ -226,6 +228,8 @@ struct thread {
   uint64_t polled_ns;                           /* of `waits`, in polls whose read has not come */
   uint32_t work_pipe; /* gid + 1 of the first pipe read after a poll: it is given work there */
   uint64_t messages;  /* read from it: each begins with a read of its length, 4 bytes */
+  uint64_t ends;      /* of these, as long as an end of an IterableDataset */
+  bool header;        /* the last read was of a length */
   uint32_t first_op;  /* gid of the first op: 0 before it */
   uint64_t first_op_ns, op_ns, blocked_ns;
   struct {
@@ -348,13 +352,24 @@ struct epoch {
   uint64_t last_end_ns;                 /* of its last fetch */
   uint64_t count, waited_ns;            /* of its fetches in the window */
 };
+/* A fetch that read nothing, but its batch may have been read out of its turn before the recording began; or nothing
+ * but messages as long as an end, which batches may be, too. */
+struct doubtful_fetch {
+  uint64_t at, end; /* at: its start, 0: there is none */
+  uint64_t waited_ns, sent;
+  uint64_t steps; /* seen by then */
+  bool ends;      /* it read such messages */
+};
+
 struct fetches {
   uint32_t pipe;                         /* gid of the result pipe; 0: not seen */
   uint64_t taken;                        /* of what was sent through it */
   uint64_t left;                         /* messages that were read and no batch was given for yet */
   uint64_t read, seen;                   /* messages that the main thread read; the same at the last fetch */
-  uint64_t pin_messages;                 /* that the pin-memory thread had read at the last fetch */
+  uint64_t pin_messages, pin_ends;       /* that the pin-memory thread had read at the last fetch */
   bool ended;                            /* the last fetch found the end */
+  bool alike;                            /* batches are as long */
+  struct doubtful_fetch doubtful;        /* the last fetch, if it found the end only because of what it did not read */
   uint64_t count, ns, waited, waited_ns; /* count, waited: of fetches that gave a batch */
   VEC(struct depth) depths;              /* one a fetch */
   VEC(struct epoch) epochs;              /* in the order of their first fetches */
@@ -667,11 +682,11 @@ struct analysis {
   struct opgap_map pipe_writers;    /* (pipe, process) -> writes */
   struct opgap_map window_writes;   /* the same, of the window alone */
   VEC(struct loader_fork) loader_forks;
-  struct opgap_map next_pipes;      /* (pipe, process) that a __next__ of process reads */
-  struct opgap_map pipe_readers;    /* (pipe, process) */
-  struct edge_table pipes;          /* writes, by gid; of the ends of a socketpair by that of "socket:[n]" */
-  struct opgap_map plain_sockets;   /* (gid of "socketpair:[n,m]", 0) -> gid of "socket:[n]" + 1 */
-  struct opgap_map socket_others;   /* (gid of "socket:[n]", 0) -> gid of "socket:[m]", its other end, + 1 */
+  struct opgap_map next_pipes;    /* (pipe, process) that a __next__ of process reads */
+  struct opgap_map pipe_readers;  /* (pipe, process) */
+  struct edge_table pipes;        /* writes, by gid; of the ends of a socketpair by that of "socket:[n]" */
+  struct opgap_map plain_sockets; /* (gid of "socketpair:[n,m]", 0) -> gid of "socket:[n]" + 1 */
+  struct opgap_map socket_others; /* (gid of "socket:[n]", 0) -> gid of "socket:[m]", its other end, + 1 */
   VEC(struct gap) pending;
   struct settled settled;
   struct gap_table *thread_gaps;           /* by process: gaps of its main thread */
@@ -986,10 +1001,18 @@ void threads_finish(struct analysis *a);
 /* loader.c: DataLoader workers, over the whole run */
 /* A message of Python's multiprocessing is its length in 4 bytes, then as many. */
 #define MESSAGE_HEADER 4u
+/* By its length, with which a worker tells that its IterableDataset has no more: the pickled pair of a number and
+ * _IterableDatasetStopIteration(worker), as long as these numbers make it, in PyTorch 1.8 to 2.15.  The shortest
+ * tensor's has 241 bytes. */
+static inline bool message_is_end(uint64_t length)
+{
+  return length >= 104 && length <= 109;
+}
 /* What a __next__ did with its workers' pipes. */
 struct next_calls {
   uint32_t pipe;     /* gid of the last one that it read from; 0: none */
   unsigned messages; /* that it read from pipes; where lengths were not told, 1 for all */
+  unsigned ends;     /* of these, as long as an end */
   bool reaped;       /* it waited for workers' ends, and for no batch any more */
 };
 /* A __next__ on worker processes: how long it waited (0: its batch was ready). */

@@ -26,16 +26,16 @@ static size_t epoch_of(struct fetches *f, uint32_t pipe)
   return f->epochs.count - 1;
 }
 
-static void add_to_epoch(struct analysis *a, struct fetches *f, const struct opgap_record *r, uint64_t waited_ns)
+static void add_to_epoch(struct analysis *a, struct fetches *f, uint64_t end_ns, uint64_t waited_ns)
 {
   size_t place = epoch_of(f, f->pipe);
   struct epoch *epoch = &f->epochs.at[place];
-  epoch->last_end_ns = r->end_ns;
+  epoch->last_end_ns = end_ns;
   if (epoch->first_end_ns == 0) {
-    epoch->first_end_ns = r->end_ns;
+    epoch->first_end_ns = end_ns;
     epoch->first_wait_ns = waited_ns;
   }
-  if (!analysis_in_window(a, r->end_ns))
+  if (!analysis_in_window(a, end_ns))
     return;
   epoch->count++;
   epoch->waited_ns += waited_ns;
@@ -61,30 +61,72 @@ static uint64_t writers_of(const struct analysis *a, uint32_t pipe)
   return count;
 }
 
-/* Batches that a fetch found, itself or by the pin-memory thread, which also read `starts`. */
-static uint64_t found(struct fetches *f, const struct thread *pin, unsigned read, uint64_t starts)
-{
-  if (pin == NULL || pin->work_pipe != f->pipe + 1)
-    return read;
-  uint64_t before = f->pin_messages + starts;
-  f->pin_messages = pin->messages;
-  return read + less(pin->messages, before);
-}
+/* What came through the pipe by the time of a fetch, since the one before. */
+struct arrived {
+  uint64_t messages, ends; /* without those that tell the start of an epoch; ends: of these, as long as an end */
+  bool pinned;             /* by the pin-memory thread */
+  bool outside;            /* the main thread read before the fetch began: starts, or what is left of a broken epoch */
+};
 
-/* Did this fetch give a batch?  The last one of an epoch finds no message left, or ends the workers, and raises
- * StopIteration.  One of an IterableDataset whose workers stay passes for a batch: what they tell of their ends are
- * messages, too. */
-static bool gave_batch(const struct analysis *a, const struct process *p, struct fetches *f, struct next_calls calls)
+static struct arrived arrived(const struct analysis *a, const struct process *p, struct fetches *f,
+                              struct next_calls calls)
 {
   const struct thread *pin = p->pin_thread ? &a->threads[p->pin_thread - 1] : NULL;
+  struct arrived arrived = {calls.messages, calls.ends, false, f->read > f->seen + calls.messages};
   uint64_t starts = f->ended ? writers_of(a, f->pipe) : 0;
-  f->taken += starts;
-  if (f->read > f->seen + calls.messages) /* outside of __next__: of an epoch that was broken off, thrown away */
-    f->left = 0;
   f->seen = f->read;
-  f->left += found(f, pin, calls.messages, starts);
+  f->taken += starts;
+  if (pin == NULL || pin->work_pipe != f->pipe + 1)
+    return arrived;
+  arrived.pinned = true;
+  arrived.messages += less(pin->messages, f->pin_messages + starts);
+  arrived.ends += pin->ends - f->pin_ends;
+  f->pin_messages = pin->messages;
+  f->pin_ends = pin->ends;
+  return arrived;
+}
+
+static void count_batch(struct analysis *a, struct process *p, const struct doubtful_fetch *fetch)
+{
+  struct fetches *f = &p->fetches;
+  if (f->pipe)
+    add_to_epoch(a, f, fetch->end, fetch->waited_ns);
+  if (analysis_in_window(a, fetch->end)) {
+    f->count++;
+    f->waited += fetch->waited_ns > 0;
+    f->waited_ns += fetch->waited_ns;
+    if (f->pipe) {
+      struct depth *depth = VEC_PUSH(&f->depths);
+      depth->at = fetch->at;
+      depth->epoch = (uint32_t)epoch_of(f, f->pipe);
+      depth->ready = fetch->waited_ns > 0 || fetch->sent <= f->taken ? 0 : (uint32_t)(fetch->sent - f->taken);
+      add_pinned(a, p, fetch->waited_ns);
+    }
+  }
+  f->taken = fetch->waited_ns > 0 || f->taken + 1 > fetch->sent ? fetch->sent : f->taken + 1;
+}
+
+/* The last fetch gave a batch nevertheless, if this one is of the same epoch.  Where windows hide what lies between
+ * them a step must have followed, which only a batch can have begun. */
+static void settle_doubt(struct analysis *a, struct process *p, bool same_epoch)
+{
+  struct fetches *f = &p->fetches;
+  if (f->doubtful.at != 0 && same_epoch && (p->opened.count == 0 || p->steps_seen > f->doubtful.steps)) {
+    f->ended = false;
+    count_batch(a, p, &f->doubtful);
+  }
+  f->doubtful = (struct doubtful_fetch){0};
+}
+
+/* Did this fetch give a batch?  The last one of an epoch finds no message left but the ends of an IterableDataset, or
+ * ends the workers, and raises StopIteration. */
+static bool gave_batch(struct fetches *f, struct next_calls calls, struct arrived arrived)
+{
+  if (arrived.outside)
+    f->left = 0;
+  f->left += arrived.messages - (f->alike ? 0 : arrived.ends);
   f->ended = f->pipe != 0 && (calls.reaped || f->left == 0);
-  f->left = f->ended || f->left == 0 ? 0 : f->left - 1;
+  f->left = f->ended ? 0 : less(f->left, 1);
   return !f->ended;
 }
 
@@ -97,34 +139,29 @@ void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_recor
   if (pipe == 0 && p->pin_thread != 0)
     pipe = a->threads[p->pin_thread - 1].work_pipe - 1;
   if (pipe != 0 && pipe != f->pipe) {
+    f->doubtful.at = 0;
     f->pipe = pipe;
-    f->taken = f->left = f->pin_messages = 0;
+    f->taken = f->left = f->pin_messages = f->pin_ends = 0;
     f->ended = false;
   }
-  if (!gave_batch(a, p, f, calls)) {
-    if (f->epochs.count > 0 && f->epochs.at[f->epochs.count - 1].pipe == f->pipe)
-      f->epochs.at[f->epochs.count - 1].last_end_ns = r->end_ns;
-    if (analysis_in_window(a, r->end_ns))
-      f->ns += r->end_ns - r->start_ns;
+  bool same_epoch = f->read <= f->seen + calls.messages;
+  f->alike |= f->doubtful.ends && same_epoch && calls.messages > 0;
+  settle_doubt(a, p, same_epoch);
+  struct arrived came = arrived(a, p, f, calls);
+  struct doubtful_fetch fetch = {
+      .at = r->start_ns, .end = r->end_ns, .waited_ns = waited_ns, .steps = p->steps_seen, .ends = came.ends > 0};
+  fetch.sent = f->pipe ? timeline_writes(a, f->pipe) : 0;
+  bool gave = gave_batch(f, calls, came);
+  if (analysis_in_window(a, r->end_ns))
+    f->ns += r->end_ns - r->start_ns;
+  if (gave) {
+    count_batch(a, p, &fetch);
     return;
   }
-  uint64_t sent = f->pipe ? timeline_writes(a, f->pipe) : 0;
-  if (f->pipe)
-    add_to_epoch(a, f, r, waited_ns);
-  if (analysis_in_window(a, r->end_ns)) {
-    f->count++;
-    f->ns += r->end_ns - r->start_ns;
-    f->waited += waited_ns > 0;
-    f->waited_ns += waited_ns;
-    if (f->pipe) {
-      struct depth *depth = VEC_PUSH(&f->depths);
-      depth->at = r->start_ns;
-      depth->epoch = (uint32_t)epoch_of(f, f->pipe);
-      depth->ready = waited_ns > 0 || sent <= f->taken ? 0 : (uint32_t)(sent - f->taken);
-      add_pinned(a, p, waited_ns);
-    }
-  }
-  f->taken = waited_ns > 0 || f->taken + 1 > sent ? sent : f->taken + 1;
+  if (f->epochs.count > 0 && f->epochs.at[f->epochs.count - 1].pipe == f->pipe)
+    f->epochs.at[f->epochs.count - 1].last_end_ns = r->end_ns;
+  if (!calls.reaped && !came.pinned)
+    f->doubtful = fetch;
 }
 
 static int by_start(const void *left, const void *right)
@@ -474,9 +511,10 @@ void loader_finish(struct analysis *a)
     qsort(loader->worker, loader->worker_count, sizeof *loader->worker, by_start);
   unsigned shown = steps_process(a);
   for (unsigned i = 0; i < a->process_count; i++) {
-    const struct process *p = &a->processes[i];
+    struct process *p = &a->processes[i];
     if (!p->included || p->role != OPGAP_ROLE_TRAINER)
       continue;
+    settle_doubt(a, p, p->opened.count > 0 && !p->fetches.doubtful.ends);
     loader->fetches += p->fetches.count;
     loader->fetch_ns += p->fetches.ns;
     loader->waited += p->fetches.waited;

@@ -20,7 +20,11 @@ static void follow_messages(struct analysis *a, struct thread *t, const struct o
 {
   if (t->work_pipe == 0 && t->first_poll_ns != 0)
     t->work_pipe = pipe + 1;
-  if (t->work_pipe != pipe + 1 || r->field[1] != MESSAGE_HEADER)
+  if (t->work_pipe != pipe + 1)
+    return;
+  t->ends += t->header && message_is_end(r->field[1]);
+  t->header = r->field[1] == MESSAGE_HEADER;
+  if (!t->header)
     return;
   t->messages++;
   if (!t->main)

@@ -325,9 +325,13 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
     file_closed(a, t, r, (uint32_t)object);
   if (r->start_ns == r->end_ns)
     return;
+  const struct past_call *before = t->calls.count > 0 ? RING_AT(&t->calls, t->calls.count - 1) : NULL;
+  bool body = before != NULL && before->message && named && before->object == object;
   struct past_call *past = push_call(a, t, hook, r, object, named, flags);
   past->timed_out = timed_out(a, p, hook, r, object);
   past->message = hook->verb == VERB_READ && r->field[1] == MESSAGE_HEADER;
+  past->reaped = hook->verb == VERB_CHILD && r->field[1] != 0;
+  past->no_more = hook->verb == VERB_READ && body && message_is_end(r->field[1]);
   p->fetches.read += past->message && named && t->main && object == p->fetches.pipe;
   if (named && hook->verb == VERB_FILE_LOCK && r->field[1] != 0 &&
       !(r->field[1] & (FILE_LOCK_TRIES | FILE_LOCK_UNLOCKS))) {

@@ -15,6 +15,11 @@ from trace import needs_torch
 BATCHES, BROKEN_OFF = 10, 6  # of an epoch
 
 
+def letters(_):
+    """A batch that is as long, pickled, as what tells the end of an IterableDataset."""
+    return 88 * "x"
+
+
 def train(kind):
     import torch
 
@@ -23,14 +28,27 @@ def train(kind):
             worker = torch.utils.data.get_worker_info()
             return iter(torch.arange(worker.id, 4 * BATCHES, worker.num_workers).float())
 
-    data = Numbers() if kind == "iterable" else torch.arange(4 * BATCHES).float()
-    loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=2, persistent_workers=kind.startswith("persistent"))
+    class Uneven(torch.utils.data.IterableDataset):
+        def __iter__(self):  # the first worker has none, the last one all but two batches
+            worker = torch.utils.data.get_worker_info()
+            share = [0] * (worker.num_workers - 2) + [8, 4 * BATCHES - 8]
+            return iter(torch.zeros(share[worker.id]))
+
+    class Remainders(torch.utils.data.IterableDataset):
+        def __iter__(self):  # each worker drops three
+            return iter(torch.zeros(4 * BATCHES // torch.utils.data.get_worker_info().num_workers // 4 * 4 + 3))
+
+    words = kind.split(" ")
+    data = {"iterable": Numbers, "uneven": Uneven, "remainders": Remainders}.get(words[-1], lambda: torch.arange(4 * BATCHES).float())()
+    loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=next((int(word) for word in words if word.isdigit()), 2),
+                                         persistent_workers="persistent" in kind, drop_last="remainders" in kind,
+                                         collate_fn=letters if "letters" in kind else None)
     model = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     for epoch in range(2):
         for number, batch in enumerate(loader, 1):
             optimizer.zero_grad()
-            model(batch.reshape(-1, 1)).sum().backward()
+            model(torch.as_tensor(len(batch) * [1.0]).reshape(-1, 1)).sum().backward()
             optimizer.step()
             if "broken" in kind and epoch == 0 and number == BROKEN_OFF:
                 break
@@ -45,6 +63,12 @@ def main(opgap, python):
     needs_torch(python)
     with tempfile.TemporaryDirectory() as folder:
         for kind, epochs in (("plain", [BATCHES, BATCHES]), ("persistent", [2 * BATCHES]), ("iterable", [BATCHES, BATCHES]),
+                             ("1 persistent iterable", [2 * BATCHES]), ("2 persistent iterable", [2 * BATCHES]),
+                             ("3 persistent uneven", [2 * BATCHES]), ("1 persistent remainders", [2 * BATCHES]),
+                             ("2 persistent remainders", [2 * BATCHES]), ("2 remainders", [BATCHES, BATCHES]),
+                             ("3 uneven", [BATCHES, BATCHES]), ("1 persistent letters", [2 * BATCHES]),
+                             ("1 persistent broken off iterable", [BROKEN_OFF + BATCHES]),
+                             ("2 persistent broken off iterable", [BROKEN_OFF + BATCHES]),
                              ("broken off", [BROKEN_OFF, BATCHES]), ("persistent, broken off", [BROKEN_OFF + BATCHES])):
             trace = os.path.join(folder, kind + ".opgap")
             done = subprocess.run([opgap, "record", "--out", trace, "--", python, os.path.abspath(__file__), "train", kind],

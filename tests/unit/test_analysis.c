@@ -1924,6 +1924,60 @@ START_TEST(test_untraced_children)
 }
 END_TEST
 
+/* One __next__ of a loader with one worker; messages: their lengths, up to a 0. */
+static void fake_next(unsigned worker, uint64_t at_us, const unsigned *messages)
+{
+  uint64_t at = at_us;
+  for (unsigned i = 0; i < 4 && messages[i] != 0; i++, at += 10) {
+    fake_file_call(p, worker, 0, FAKE_WRITE, at - 5, at - 4, "pipe:[7]", messages[i] + 4);
+    fake_file_call(p, t, 1, FAKE_READ, at + 1, at + 2, "pipe:[7]", 4);
+    fake_file_call(p, t, 1, FAKE_READ, at + 3, at + 4, "pipe:[7]", messages[i]);
+  }
+  fake_user_op(p, t, 0, at_us, at_us + 50, NEXT);
+}
+
+/* Fetches of two epochs, the workers stay: which ones gave a batch follows from the messages' lengths and from what was
+ * read between the epochs.  340: a tensor; 104 to 109: as long as an end; 84: a start, read outside of __next__. */
+START_TEST(test_fetches_that_end)
+{
+  static const struct {
+    unsigned messages[4][4]; /* of an epoch's fetches */
+    bool starts;             /* one is read between the epochs */
+    unsigned batches;        /* in both */
+  } cases[] = {
+      {{{340}, {340}, {340}, {0}}, true, 6},          /* of a map: the last one finds nothing */
+      {{{340}, {340}, {340}, {104}}, true, 6},        /* of an iterable: the last one finds its end */
+      {{{340}, {340}, {109, 340}, {0}}, true, 6},     /* one worker of two had fewer */
+      {{{340, 340}, {0}, {340, 340}, {0}}, false, 8}, /* read out of their turn; one epoch of eight */
+      {{{340}, {340, 109}, {340}, {109}}, true, 6},   /* two ends, at two fetches */
+      {{{105}, {105}, {105}, {105}}, false, 8},       /* batches that are as long as an end */
+      {{{103}, {110}, {103}, {110}}, false, 8},       /* and some that are not */
+      {{{340}, {0}, {340}, {340}}, false, 8},         /* the second one's was read before the recording began */
+  };
+  for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+    if (i > 0)
+      setup();
+    unsigned worker = fake_thread(p, 101, "writer");
+    for (unsigned epoch = 0; epoch < 2; epoch++) {
+      uint64_t at = 10000 + epoch * 10000;
+      if (epoch > 0 && cases[i].starts) {
+        fake_file_call(p, t, 0, FAKE_READ, at - 100, at - 99, "pipe:[7]", 4);
+        fake_file_call(p, t, 0, FAKE_READ, at - 98, at - 97, "pipe:[7]", 84);
+      }
+      for (unsigned k = 0; k < 4; k++) {
+        fake_next(worker, at + k * 1000, cases[i].messages[k]);
+        if (k < 3)
+          fake_user_op(p, t, 0, at + k * 1000 + 100, at + k * 1000 + 200, "Optimizer.step#SGD.step");
+      }
+    }
+    struct opgap_summary *s = fake_analyse(NULL);
+    ck_assert_msg(s->loader.fetches == cases[i].batches, "case %u: %llu batches", i,
+                  (unsigned long long)s->loader.fetches);
+    opgap_summary_free(s);
+  }
+}
+END_TEST
+
 /* Outside of windows only forks are recorded: who was forked in the code of a DataLoader is a worker of its trainer,
  * numbered by its start, though nothing that it sends is known; another child is none, nor one of a process that only
  * has the same number as the trainer's child. */
@@ -2176,6 +2230,7 @@ int main(void)
   tcase_add_test(tests, test_untraced_children);
   tcase_add_test(tests, test_untraced_program);
   tcase_add_test(tests, test_workers_by_their_fork);
+  tcase_add_test(tests, test_fetches_that_end);
   tcase_add_test(tests, test_launcher);
   tcase_add_test(tests, test_many_gaps);
   tcase_add_test(tests, test_gaps_that_history_gave_up);
