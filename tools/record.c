@@ -446,14 +446,14 @@ static bool has_given_reason(const struct recording *r)
 static void report_untraced(const struct recording *r, unsigned files, bool reason_given)
 {
   const char *name = opgap_printable(r->program[0]);
-  const char *others = files > 0 ? "; other processes were traced" : "";
+  const char *others = files > 0 ? "; other processes were traced" : "", *why;
   if (r->untraceable != NULL)
     return; /* said at the start */
   if (access(r->tracer, R_OK) != 0)
     opgap_fail(0, "%s was not traced: %s cannot be read%s", name, r->tracer, others);
-  else if (why_unwritable(r->folder) != NULL)
-    opgap_fail(0, "%s was not traced, nothing could be written to %s: %s%s", name, opgap_printable(r->folder),
-               why_unwritable(r->folder), others);
+  else if ((why = why_unwritable(r->folder)) != NULL)
+    opgap_fail(0, "%s was not traced, nothing could be written to %s: %s%s", name, opgap_printable(r->folder), why,
+               others);
   else if (!reason_given)
     opgap_fail(0, "%s was not traced: the tracer was not loaded into it, or could not start (see: opgap doctor)%s",
                name, others);

@@ -157,15 +157,18 @@ void calls_finish(struct analysis *a)
     a->events += row->events;
     if (row->calls == 0)
       continue;
-    s->calls[s->call_count++] = (struct opgap_sum_call){.name = analysis_text(a, row->name),
-                                                        .category = analysis_text(a, row->category),
-                                                        .role = row->role,
-                                                        .blocking = row->flags & OPGAP_EVENT_BLOCKING,
-                                                        .calls = row->calls,
-                                                        .bytes = row->bytes,
-                                                        .failed = row->failed,
-                                                        .time_ns = time_of(row),
-                                                        .estimated = row->untimed > 0};
+    s->calls[s->call_count++] =
+        (struct opgap_sum_call){.name = analysis_text(a, row->name),
+                                .category = analysis_text(a, row->category),
+                                .role = row->role,
+                                .blocking = row->flags & OPGAP_EVENT_BLOCKING,
+                                .calls = row->calls,
+                                .bytes = row->bytes,
+                                .failed = row->failed,
+                                .time_ns = time_of(row),
+                                .estimated = row->untimed > 0,
+                                .measured = row->calls > row->untimed ? row->calls - row->untimed : 0,
+                                .measured_ns = row->time_ns};
   }
   order_rows(s->calls, s->call_count, sizeof *s->calls, order_calls);
   VEC_FREE(&m.rows);

@@ -89,7 +89,8 @@ static const struct field call_fields[] = {
     PLAIN(TEXT, FIRST, opgap_sum_call, category), PLAIN(BOOL, OR, opgap_sum_call, blocking),
     PLAIN(BOOL, OR, opgap_sum_call, estimated),   PLAIN(U64, SUM, opgap_sum_call, calls),
     PLAIN(U64, SUM, opgap_sum_call, bytes),       PLAIN(U64, SUM, opgap_sum_call, failed),
-    PLAIN(U64, SUM, opgap_sum_call, time_ns),
+    PLAIN(U64, SUM, opgap_sum_call, time_ns),     PLAIN(U64, SUM, opgap_sum_call, measured),
+    PLAIN(U64, SUM, opgap_sum_call, measured_ns),
 };
 TABLE(call, struct opgap_sum_call);
 

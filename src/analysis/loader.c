@@ -142,7 +142,7 @@ void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_recor
     f->doubtful.at = 0;
     f->pipe = pipe;
     f->taken = f->left = f->pin_messages = f->pin_ends = 0;
-    f->ended = false;
+    f->ended = f->alike = false;
   }
   bool same_epoch = f->read <= f->seen + calls.messages;
   f->alike |= f->doubtful.ends && same_epoch && calls.messages > 0;

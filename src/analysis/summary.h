@@ -92,7 +92,9 @@ struct opgap_sum_call {
   enum opgap_role role;
   bool blocking;
   uint64_t calls, bytes, failed, time_ns;
-  bool estimated; /* time_ns */
+  bool estimated;                 /* time_ns */
+  uint64_t measured, measured_ns; /* calls that have a time of their own, and what these took; also where time_ns is
+                                   * not known */
 };
 
 /* Does it only wait for another process, so that its time is that one's? */
@@ -596,11 +598,11 @@ struct opgap_summary {
   struct opgap_sum_op *ops;                        /* by self CPU, largest first */
   uint64_t other_minor_faults, other_major_faults; /* that no op is known of: of short ops, and of code between */
   uint64_t start_minor_faults, start_major_faults; /* of threads before their first op */
-  uint64_t rest_minor_faults, rest_major_faults;   /* what processes with ops had besides: in threads without long ops */
-  struct opgap_sum_call *calls;                    /* by time, largest first */
-  struct opgap_sum_file *files;                    /* by time, largest first */
-  struct opgap_sum_lock *locks;                    /* by wait, largest first */
-  struct opgap_sum_thread *threads;                /* by CPU wanted (running or waiting for one), largest first */
+  uint64_t rest_minor_faults, rest_major_faults; /* what processes with ops had besides: in threads without long ops */
+  struct opgap_sum_call *calls;                  /* by time, largest first */
+  struct opgap_sum_file *files;                  /* by time, largest first */
+  struct opgap_sum_lock *locks;                  /* by wait, largest first */
+  struct opgap_sum_thread *threads;              /* by CPU wanted (running or waiting for one), largest first */
   struct opgap_sum_loader loader;
   struct opgap_sum_gpu *gpus;
   struct opgap_sum_gpu_tables gpu_tables;

@@ -78,7 +78,7 @@ static void ops_csv(const struct opgap_summary *s, const struct opgap_output_opt
 
 static void calls_csv(const struct opgap_summary *s, const struct opgap_output_options *o, FILE *file)
 {
-  fputs("name,category,role,calls,bytes,failed,time_ns,estimated\r\n", file);
+  fputs("name,category,role,calls,bytes,failed,time_ns,estimated,measured_calls,measured_ns\r\n", file);
   for (size_t i = 0; i < opgap_shown(s->call_count, o); i++) {
     const struct opgap_sum_call *call = &s->calls[i];
     opgap_csv_text(call->name, file);
@@ -89,6 +89,8 @@ static void calls_csv(const struct opgap_summary *s, const struct opgap_output_o
     number(call->failed, file);
     number(call->time_ns, file);
     number(call->estimated, file);
+    number(call->measured, file);
+    number(call->measured_ns, file);
     fputs("\r\n", file);
   }
 }

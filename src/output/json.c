@@ -144,6 +144,8 @@ static json_t *call_json(const struct opgap_sum_call *call)
   PUT(j, "failed", number(call->failed));
   PUT(j, "time_ns", number(call->time_ns));
   PUT(j, "estimated", json_boolean(call->estimated));
+  PUT(j, "measured_calls", number(call->measured));
+  PUT(j, "measured_ns", number(call->measured_ns));
   return j;
 }
 

@@ -205,6 +205,20 @@ bool section_has_calls(const struct opgap_summary *s, bool awaiting)
   return false;
 }
 
+/* Where the time of most is not known, that of those which were recorded each, and how many these are. */
+static void call_times(struct table *table, const struct opgap_sum_call *call)
+{
+  char time[32];
+  if (call->time_ns != OPGAP_UNKNOWN || call->measured == 0) {
+    table_time(table, call->time_ns, call->estimated);
+    table_average(table, call->time_ns, call->calls, call->estimated);
+    return;
+  }
+  text_time(time, sizeof time, call->measured_ns);
+  table_format(table, "%s of %llu", time, (unsigned long long)call->measured);
+  table_average(table, call->measured_ns, call->measured, false);
+}
+
 size_t section_calls(struct table *table, const struct opgap_summary *s, const struct opgap_output_options *o,
                      bool awaiting)
 {
@@ -226,8 +240,7 @@ size_t section_calls(struct table *table, const struct opgap_summary *s, const s
     shown++;
     table_cell(table, call->name);
     table_cell(table, opgap_role_name(call->role));
-    table_time(table, call->time_ns, call->estimated);
-    table_average(table, call->time_ns, call->calls, call->estimated);
+    call_times(table, call);
     table_count(table, call->calls);
     table_bytes(table, call->bytes);
     table_count(table, call->failed);

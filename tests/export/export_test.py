@@ -678,6 +678,13 @@ def case_queries():
     for query in queries:
         found = [len(db.execute(query).fetchall()) for db in databases]
         expect(max(found) > 0, True, "rows of %s" % query)
+    # "the same keys" as the report's JSON, but those of nested values; locks are in none of these traces
+    for name in ("processes", "hot_ops", "calls", "files"):
+        keys = sorted(key for key, value in report(training())[name][0].items() if not isinstance(value, (list, dict)))
+        expect(sorted(row[1] for row in databases[0].execute("PRAGMA table_info(%s)" % name)), keys, "columns of " + name)
+    expect(sorted(row[1] for row in databases[0].execute("PRAGMA table_info(locks)")),
+           ["block", "call", "held_by", "longest_ns", "object", "pid", "source_location", "symbol", "threads", "wait_ns",
+            "waits"], "columns of locks")
 
 
 def case_filters():

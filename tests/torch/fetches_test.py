@@ -61,29 +61,34 @@ def check(seen, wanted, what):
 
 def main(opgap, python):
     needs_torch(python)
+    kinds = [("plain", [BATCHES, BATCHES]), ("persistent", [2 * BATCHES]), ("iterable", [BATCHES, BATCHES]),
+             ("1 persistent iterable", [2 * BATCHES]), ("2 persistent iterable", [2 * BATCHES]),
+             ("3 persistent uneven", [2 * BATCHES]), ("1 persistent remainders", [2 * BATCHES]),
+             ("2 persistent remainders", [2 * BATCHES]), ("2 remainders", [BATCHES, BATCHES]),
+             ("3 uneven", [BATCHES, BATCHES]), ("1 persistent letters", [2 * BATCHES]),
+             ("1 persistent broken off iterable", [BROKEN_OFF + BATCHES]),
+             ("2 persistent broken off iterable", [BROKEN_OFF + BATCHES]), ("broken off", [BROKEN_OFF, BATCHES]),
+             ("persistent, broken off", [BROKEN_OFF + BATCHES])]
     with tempfile.TemporaryDirectory() as folder:
-        for kind, epochs in (("plain", [BATCHES, BATCHES]), ("persistent", [2 * BATCHES]), ("iterable", [BATCHES, BATCHES]),
-                             ("1 persistent iterable", [2 * BATCHES]), ("2 persistent iterable", [2 * BATCHES]),
-                             ("3 persistent uneven", [2 * BATCHES]), ("1 persistent remainders", [2 * BATCHES]),
-                             ("2 persistent remainders", [2 * BATCHES]), ("2 remainders", [BATCHES, BATCHES]),
-                             ("3 uneven", [BATCHES, BATCHES]), ("1 persistent letters", [2 * BATCHES]),
-                             ("1 persistent broken off iterable", [BROKEN_OFF + BATCHES]),
-                             ("2 persistent broken off iterable", [BROKEN_OFF + BATCHES]),
-                             ("broken off", [BROKEN_OFF, BATCHES]), ("persistent, broken off", [BROKEN_OFF + BATCHES])):
-            trace = os.path.join(folder, kind + ".opgap")
-            done = subprocess.run([opgap, "record", "--out", trace, "--", python, os.path.abspath(__file__), "train", kind],
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            check(done.returncode, 0, done.stderr.decode())
-            loader = json.loads(subprocess.run([opgap, "report", "--format", "json", trace], stdout=subprocess.PIPE,
-                                               check=True).stdout)["data_loader"]
-            print(kind, loader["fetches"], [epoch["fetches"] for epoch in loader["epochs"]])
-            check([epoch["fetches"] for epoch in loader["epochs"]], epochs, "batches of each epoch, " + kind)
-            check(loader["fetches"], sum(epochs), "batches, " + kind)
-            check(loader["waited"] <= loader["fetches"], True, "no more waits than batches, " + kind)
+        trace = os.path.join(folder, "f.opgap")
+        done = subprocess.run([opgap, "record", "--out", trace, "--", python, os.path.abspath(__file__), "train"] +
+                              [kind for kind, _ in kinds], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        check(done.returncode, 0, done.stderr.decode())
+        loader = json.loads(subprocess.run([opgap, "report", "--format", "json", trace], stdout=subprocess.PIPE,
+                                           check=True).stdout)["data_loader"]
+    seen = [epoch["fetches"] for epoch in loader["epochs"]]
+    for kind, epochs in kinds:
+        print(kind, seen[:len(epochs)])
+        check(seen[:len(epochs)], epochs, "batches of each epoch, " + kind)
+        del seen[:len(epochs)]
+    check(seen, [], "further epochs")
+    check(loader["fetches"], sum(sum(epochs) for _, epochs in kinds), "batches")
+    check(loader["waited"] <= loader["fetches"], True, "no more waits than batches")
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "train":
-        train(sys.argv[2])
+        for each in sys.argv[2:]:
+            train(each)
     else:
         main(*sys.argv[1:])

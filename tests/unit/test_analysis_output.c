@@ -425,8 +425,17 @@ static struct opgap_summary wide_summary(void)
                                    false,
                                    "/home/someone/project/models/attention.py:1234 forward",
                                    12};
-  static struct opgap_sum_call call = {
-      "pthread_cond_timedwait", "sync", OPGAP_ROLE_WORKER, true, 123456789, 123456789012, 123456, 123456789012, true};
+  static struct opgap_sum_call call = {"pthread_cond_timedwait",
+                                       "sync",
+                                       OPGAP_ROLE_WORKER,
+                                       true,
+                                       123456789,
+                                       123456789012,
+                                       123456,
+                                       123456789012,
+                                       true,
+                                       123456789,
+                                       123456789012};
   static struct opgap_sum_cause cause = {OPGAP_CAUSE_DEVICE, "DataLoader worker 12: reading /data/train/images/12.png",
                                          123456789012, 123456};
   static struct opgap_sum_thread_gap gap = {.thread = "pt_data_worker",
@@ -948,6 +957,22 @@ static size_t count_of(const char *text, const char *part)
   return count;
 }
 
+/* Two of five copies were recorded, each with its time; of the others none is known. */
+START_TEST(test_time_of_some_calls)
+{
+  unsigned p = fake_process(100, 1, "copies"), t = fake_thread(p, 100, "main");
+  fake_call(p, t, 0, FAKE_FREE, 5000, 9000, 0, 0, 0);
+  fake_call(p, t, 0, FAKE_FREE, 10000, 13000, 0, 0, 0);
+  fake_counter(p, t, FAKE_FREE, 1000000, 5, 0, 0, 0, 0);
+  struct opgap_summary *s = fake_analyse(NULL);
+  char *text = report_text(s, 0), line[512];
+  ck_assert_ptr_nonnull(strstr(only_line(text, "  free ", line, sizeof line), " 7.000ms of 2 "));
+  ck_assert_ptr_nonnull(strstr(line, " 3.500ms "));
+  free(text);
+  opgap_summary_free(s);
+}
+END_TEST
+
 START_TEST(test_untraced_beyond_limit)
 {
   static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i",
@@ -1075,6 +1100,7 @@ int main(void)
   tcase_add_test(tests, test_parts_of_a_step_are_the_same_everywhere);
   tcase_add_test(tests, test_bounds_are_printed);
   tcase_add_test(tests, test_untraced_beyond_limit);
+  tcase_add_test(tests, test_time_of_some_calls);
   tcase_add_test(tests, test_untraced_grouped);
   tcase_add_test(tests, test_view_without_trainer);
   tcase_add_test(tests, test_sort_names);

@@ -44,9 +44,12 @@ const struct sqlite_filling sqlite_from_report[] = {
                 "alloc_count, alloc_bytes, minor_faults, major_faults, estimated, source_location"},
     {.table = "calls",
      .path = "$.calls",
-     .columns = "name, category, waits_for_process, role, calls, bytes, failed, time_ns, estimated"},
+     .columns = "name, category, waits_for_process, role, calls, bytes, failed, time_ns, estimated, "
+                "measured_calls, measured_ns"},
     {.table = "files", .path = "$.files", .columns = "path, operation, calls, bytes, time_ns, failed, processes"},
-    {.table = "locks", .path = "$.locks", .columns = "pid, call, object, waits, wait_ns, longest_ns, threads, held_by"},
+    {.table = "locks",
+     .path = "$.locks",
+     .columns = "pid, call, object, symbol, waits, wait_ns, longest_ns, threads, held_by, block, source_location"},
     {.sql = "CREATE TABLE steps (step INTEGER PRIMARY KEY, start_ns, duration_ns, warm_up);"},
     /* two arrays side by side: by a key, for the join would read one of them for each element of the other */
     {.sql =
