@@ -139,7 +139,7 @@ void loader_fetch(struct analysis *a, struct thread *t, const struct opgap_recor
   if (pipe == 0 && p->pin_thread != 0)
     pipe = a->threads[p->pin_thread - 1].work_pipe - 1;
   if (pipe != 0 && pipe != f->pipe) {
-    f->doubtful.at = 0;
+    f->doubtful = (struct doubtful_fetch){0};
     f->pipe = pipe;
     f->taken = f->left = f->pin_messages = f->pin_ends = 0;
     f->ended = f->alike = false;

@@ -33,6 +33,11 @@ static bool read_usage(int who, uint64_t fields[2])
   return true;
 }
 
+static bool is_on(void)
+{
+  return __atomic_load_n(&opgap_active, __ATOMIC_RELAXED) == opgap_config.groups;
+}
+
 /* Nobody else opens and closes them. */
 static bool windows_are_own(void)
 {
@@ -43,7 +48,7 @@ static void open_window(bool life, bool forked)
 {
   uint32_t window = opgap_window(), claimed = atomic_load(&opening.claimed);
   uint64_t fields[2] = {0, 0};
-  if (opgap_active != opgap_config.groups || !windows_are_own() || opgap_confined || claimed == window ||
+  if (!is_on() || !windows_are_own() || opgap_confined || claimed == window ||
       !atomic_compare_exchange_strong(&opening.claimed, &claimed, window) ||
       (!forked && !read_usage(RUSAGE_SELF, fields)))
     return;
@@ -148,7 +153,7 @@ void opgap_faults_leave(void)
 void opgap_faults_close(void)
 {
   uint64_t count[2];
-  if (atomic_load(&opening.told) == 0 || !opened(opgap_window()) || opgap_active != opgap_config.groups)
+  if (atomic_load(&opening.told) == 0 || !opened(opgap_window()) || !is_on())
     return;
   opgap_faults_leave();
   if (reading_of(opgap_cell) != NULL && read_usage(RUSAGE_SELF, count))
