@@ -109,7 +109,7 @@ static void thread_leaves(int status)
 {
   if (!opgap_strict && opgap_session_pid() == opgap_raw_getpid())
     opgap_self(); /* the flusher may run before the program's thread has recorded anything */
-  if (!opgap_strict && opgap_thread_dying() && opgap_raw_gettid() == opgap_session_pid() && opgap_thread_is_alone())
+  if (!opgap_strict && opgap_thread_dying() && opgap_thread_is_alone())
     end_session(status);
 }
 

@@ -497,6 +497,102 @@ static long flush_round(struct opgap_cell *cell, uint64_t *next_sample)
   return records;
 }
 
+/* ---- the end of the others ----
+ *
+ * A thread may leave by a system call that no hook sees; if it was the last one, the flusher alone keeps the process.
+ * The kernel clears a word of each thread when it ends, for pthread_join, and wakes one who waits there.  So the
+ * flusher sleeps on its own futex and on that of one thread, the process's first one as long as it is there; and when
+ * that has left, on another's. */
+
+#define GET_TID_ADDRESS 40 /* PR_GET_TID_ADDRESS */
+#ifndef SYS_futex_waitv
+#define SYS_futex_waitv 449
+#endif
+
+struct futex_waiter { /* struct futex_waitv of linux/futex.h, since 5.16 */
+  uint64_t value, address;
+  uint32_t flags, reserved;
+};
+#define FUTEX_WORD 2u /* of 32 bits, not private */
+
+static struct {
+  uint64_t offset; /* of that word in a thread's control block; 0: unknown */
+  bool unusable;   /* no such system call, or no such word */
+  int tid;         /* who is waited for; 0: nobody */
+  uint32_t *word;
+} others;
+
+/* By a thread of the program: all of them are laid out alike. */
+static void find_tid_word(void)
+{
+  uintptr_t word = 0;
+  if (opgap_raw6(SYS_prctl, GET_TID_ADDRESS, (long)&word, 0, 0, 0, 0) == 0 && word != 0)
+    others.offset = word - (uintptr_t)__builtin_thread_pointer();
+}
+
+static void wait_for_none(void)
+{
+  others.unusable = others.offset == 0;
+  others.tid = 0;
+}
+
+static void choose_other(void)
+{
+  struct opgap_arena *arena = opgap_state->arena;
+  uint32_t high = atomic_load(&arena->slots_high);
+  for (uint32_t i = 0; i < high; i++) {
+    struct opgap_thread *slot = opgap_arena_slot(arena, i);
+    uint32_t state = atomic_load_explicit(&slot->state, memory_order_acquire); /* D */
+    int tid = atomic_load_explicit(&slot->tid, memory_order_relaxed);
+    if ((state != OPGAP_SLOT_LIVE && state != OPGAP_SLOT_DYING) || slot->kind != OPGAP_STREAM_THREAD ||
+        (others.tid != 0 && tid != opgap_state->pid) || opgap_thread_is_leaving(tid))
+      continue;
+    others.tid = tid;
+    others.word = (uint32_t *)(uintptr_t)(slot->pthread + others.offset);
+  }
+}
+
+/* Sleeps until somebody wakes it, for patience_ns at most (0: for ever).  True: no other thread is left. */
+static bool sleep_beside_others(struct opgap_arena *arena, uint32_t sleeps, uint64_t patience_ns)
+{
+  if (!others.unusable && others.tid == 0)
+    choose_other();
+  if (others.unusable || others.tid == 0) {
+    opgap_raw_futex_wait_shared(&arena->flusher_sleeps, sleeps, patience_ns);
+    return false;
+  }
+  struct futex_waiter waiters[] = {{sleeps, (uint64_t)(uintptr_t)&arena->flusher_sleeps, FUTEX_WORD, 0},
+                                   {(uint32_t)others.tid, (uint64_t)(uintptr_t)others.word, FUTEX_WORD, 0}};
+  uint64_t until = opgap_clock_ns() + patience_ns;
+  struct timespec deadline = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+  long woken = opgap_raw6(SYS_futex_waitv, (long)waiters, 2, 0, patience_ns ? (long)&deadline : 0, CLOCK_MONOTONIC, 0);
+  if (woken == -ENOSYS || woken == -EPERM || woken == -EINVAL) {
+    others.unusable = true;
+    return false;
+  }
+  if (woken != 1 && woken != -EFAULT && (woken != -EAGAIN || atomic_load(&arena->flusher_sleeps) != sleeps))
+    return false;
+  if (woken == 1)
+    opgap_raw_futex_wake_shared(others.word);             /* it wakes one: who joins that thread waits as well */
+  others.unusable = !opgap_thread_is_leaving(others.tid); /* it lives, and its word is elsewhere */
+  others.tid = 0;
+  return opgap_thread_is_alone();
+}
+
+/* As the process ends without the tracer: at once, and with the status of its first thread. */
+static _Noreturn void end_process(void)
+{
+  char stat[1024];
+  size_t length = opgap_raw_slurp("/proc/self/stat", stat, sizeof stat);
+  const char *at = stat + length;
+  while (at > stat && at[-1] != ' ') /* the last field, as wait gives it */
+    at--;
+  int status = (int)(opgap_take_number(&at) >> 8) & 0xff;
+  opgap_session_end(status);
+  for (;;)
+    opgap_raw3(SYS_exit, status, 0, 0);
+}
+
 static void *flusher_main(void *unused)
 {
   (void)unused;
@@ -512,7 +608,9 @@ static void *flusher_main(void *unused)
   struct opgap_cell *cell = process_cell();
   uint64_t next_sample = 0, next_poll = 0, last_written = 0;
   unsigned idle = 0;
-  while (atomic_load_explicit(&opgap_state->phase, memory_order_acquire) == OPGAP_PHASE_RUNNING &&
+  bool alone = false;
+  wait_for_none();
+  while (!alone && atomic_load_explicit(&opgap_state->phase, memory_order_acquire) == OPGAP_PHASE_RUNNING &&
          atomic_load_explicit(&opgap_state->flusher, memory_order_acquire) == OPGAP_FLUSHER_RUNS) {
     uint64_t now = opgap_clock_ns();
     bool switched = switches_waiting(); /* the GPU's half attaches and lets go when it is polled */
@@ -537,7 +635,7 @@ static void *flusher_main(void *unused)
     uint64_t patience = opgap_schedule_tick(opgap_clock_ns());
     if (sleeps == OPGAP_FLUSHER_DOZES && (patience == 0 || patience > PERIOD_NS))
       patience = PERIOD_NS;
-    opgap_raw_futex_wait_shared(&arena->flusher_sleeps, sleeps, patience);
+    alone = sleep_beside_others(arena, sleeps, patience);
     atomic_store(&arena->flusher_sleeps, 0);
   }
   opgap_modules_look();
@@ -546,6 +644,8 @@ static void *flusher_main(void *unused)
     sample_all(cell);
     opgap_drain_leave();
   }
+  if (alone)
+    end_process();
   return NULL;
 }
 
@@ -560,6 +660,7 @@ void opgap_session_threads(void)
     return;
   struct opgap_cell *cell = opgap_cell;
   opgap_cell = &opgap_tool_cell;
+  find_tid_word();
   opgap_grow_blocks(state->arena, SPARE_SEGMENTS); /* still by the only thread, which may open the ring file */
   sigset_t all, before;
   pthread_attr_t attributes;

@@ -130,6 +130,9 @@ static inline void opgap_cell_enter(struct opgap_cell *cell, struct opgap_segmen
 struct opgap_thread *opgap_slot_take(uint32_t kind, int tid, uint32_t *index);
 void opgap_slot_release(uint32_t index);
 bool opgap_thread_is_gone(int tid);
+/* Is it on its way out, whatever keeps it there?  A thread that has been joined is, and is in /proc for a moment more;
+ * the process's first one is there to the end. */
+bool opgap_thread_is_leaving(int tid);
 
 /* The drain lock: false when this very thread holds it (a handler interrupted a drain) or after `patience_ns`. */
 bool opgap_drain_enter(uint64_t patience_ns);

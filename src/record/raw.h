@@ -2,11 +2,12 @@
  *
  * Every system call of the tracer goes through here, so this is also the list of what a seccomp filter must allow that
  * stands when a program starts (one that comes later: opgap_session_confine):
- * openat, close, read, write, fallocate, ftruncate, fstat, newfstatat, mmap, munmap, madvise, futex, gettid, getpid,
- * getppid, kill (0), tgkill (0), mkdirat, unlinkat, linkat, renameat, renameat2, getuid, getcwd, uname, faccessat,
- * readlinkat, getdents64, lseek, statfs, fstatfs, fgetxattr, flock, unshare (CLONE_FILES), close_range,
- * rt_sigprocmask, sigaltstack, prctl (PR_GET_NAME, PR_SET_NAME), prlimit64, sched_getaffinity, clock_gettime; for a
- * line on standard error rt_sigpending, rt_sigtimedwait, ppoll, pidfd_open, pidfd_getfd (the last two may be refused).
+ * openat, close, read, write, fallocate, ftruncate, fstat, newfstatat, mmap, munmap, madvise, futex, futex_waitv (may
+ * be refused), gettid, getpid, getppid, kill (0), tgkill (0), mkdirat, unlinkat, linkat, renameat, renameat2, getuid,
+ * getcwd, uname, faccessat, readlinkat, getdents64, lseek, statfs, fstatfs, fgetxattr, flock, unshare (CLONE_FILES),
+ * close_range, rt_sigprocmask, sigaltstack, prctl (PR_GET_NAME, PR_SET_NAME, PR_GET_TID_ADDRESS), exit, prlimit64,
+ * sched_getaffinity, clock_gettime; for a line on standard error rt_sigpending, rt_sigtimedwait, ppoll, pidfd_open,
+ * pidfd_getfd (the last two may be refused).
  *
  * Results are the kernel's: -errno on failure.  Any thread, any context.
  */

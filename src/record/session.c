@@ -1322,8 +1322,10 @@ OPGAP_EARLY_CODE void opgap_session_end(int exit_status)
   if (!counter_gone)
     opgap_faults_close();
   struct opgap_cell *cell = opgap_cell;
-  opgap_cell = &opgap_tool_cell;
-  if (opgap_gpu_end && !counter_gone)
+  bool by_flusher = cell == &opgap_flusher_cell; /* which has its own descriptors, and no right to call the GPU's */
+  if (!by_flusher)
+    opgap_cell = &opgap_tool_cell;
+  if (opgap_gpu_end && !counter_gone && !by_flusher)
     opgap_gpu_end();
   if (!counter_gone && opgap_drain_enter(UINT64_C(2000000000))) {
     if (atomic_compare_exchange_strong(&state->phase, &running, OPGAP_PHASE_ENDED)) {

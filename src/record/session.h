@@ -42,7 +42,7 @@ bool opgap_flusher_step_aside(void);
 /* The calling thread's end is near (key destructor): its slot is given back once the kernel thread is gone.  True: it
  * was the last one that is recorded; the flusher has ended. */
 bool opgap_thread_dying(void);
-/* Are all other threads of the process, recorded or not, on their way out? Waits for nothing; false if /proc does not
+/* Are all other threads of the process, recorded or not, on their way out?  Waits for nothing; false if /proc does not
  * tell. */
 bool opgap_thread_is_alone(void);
 /* A child must not record (vfork), and back.  That of a fork needs no word: its wiped cell does the work. */

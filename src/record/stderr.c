@@ -126,6 +126,8 @@ void opgap_stderr_write(const char *line, size_t bytes)
 void opgap_stderr_end(void)
 {
   uint32_t bytes = atomic_exchange_explicit(&waiting_bytes, 0, memory_order_acquire);
-  if (bytes > 0)
+  if (bytes > 0 && opgap_cell == &opgap_flusher_cell)
+    write_borrowed(waiting, bytes);
+  else if (bytes > 0)
     write_now(STDERR, waiting, bytes);
 }

@@ -101,19 +101,17 @@ bool opgap_thread_is_gone(int tid)
   return opgap_raw3(SYS_tgkill, opgap_state->pid, tid, 0) == -3 /* ESRCH */;
 }
 
-/* Is it on its way out, whatever keeps it there?  A thread that has been joined is, and is in /proc for a moment more.
- */
-static bool is_leaving(const char *tid)
+bool opgap_thread_is_leaving(int tid)
 {
   char path[64], stat[512];
   struct opgap_text to = {path, path + sizeof path - 1};
   opgap_text_string(&to, "/proc/self/task/");
-  opgap_text_string(&to, tid);
+  opgap_text_number(&to, (uint64_t)tid, 10);
   opgap_text_string(&to, "/stat");
   size_t length = opgap_raw_slurp(path, stat, sizeof stat);
-  const char *at = tid;
+  const char *at;
   if (length == 0)
-    return opgap_thread_is_gone((int)opgap_take_number(&at));
+    return opgap_thread_is_gone(tid);
   for (at = stat + length; at > stat && *at != ')'; at--)
     ;
   for (unsigned blanks = 0; *at && blanks < 7; at++) /* the ninth field; the second one ends at the bracket */
@@ -124,7 +122,7 @@ static bool is_leaving(const char *tid)
 bool opgap_thread_is_alone(void)
 {
   _Alignas(struct dirent64) char entries[1024];
-  int self = opgap_raw_gettid();
+  int self = opgap_raw_gettid(), tid;
   bool alone = true;
   long length = 0;
   int fd = (int)opgap_raw_open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
@@ -135,8 +133,8 @@ bool opgap_thread_is_alone(void)
       const struct dirent64 *entry = (const void *)(entries + next);
       const char *at = entry->d_name;
       next += entry->d_reclen;
-      if (*at != '.' && opgap_take_number(&at) != (uint64_t)self)
-        alone = is_leaving(entry->d_name);
+      if (*at != '.' && (tid = (int)opgap_take_number(&at)) != self)
+        alone = opgap_thread_is_leaving(tid);
     }
   opgap_raw_close(fd);
   return alone && length == 0;
