@@ -182,6 +182,7 @@ struct opgap_arena {
   char ring_file[256];                           /* absolute path of this arena's file; "" for private memory */
   struct opgap_anchor first_anchor, last_anchor; /* writer: the consumer */
   _Atomic uint32_t end;                          /* enum opgap_arena_end */
+  uint64_t end_ticks; /* when the process said so, if it could not write it; 0: unknown.  Before `end` */
   int32_t exit_status;
   uint32_t counter_count;
   uint16_t counter_events[OPGAP_MAX_COUNTERS]; /* event id of each counter */

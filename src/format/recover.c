@@ -268,6 +268,22 @@ static bool runs(int pid)
   return start_of(pid) != 0;
 }
 
+/* `now`, or, if the process has told when it ended, that time, by the rate of the clocks between its last anchor and
+ * now. */
+static struct opgap_anchor at_end(const struct opgap_arena *arena, struct opgap_anchor now)
+{
+  const struct opgap_anchor last = arena->last_anchor;
+  uint64_t ticks = arena->end_ticks;
+  if (ticks != 0 && !arena->ticks_are_tsc)
+    return (struct opgap_anchor){ticks, ticks};
+  if (ticks == 0 || last.ns >= now.ns || last.ticks >= now.ticks || ticks >= now.ticks)
+    return now;
+  if (ticks <= last.ticks)
+    return last;
+  double share = (double)(ticks - last.ticks) / (double)(now.ticks - last.ticks);
+  return (struct opgap_anchor){.ticks = ticks, .ns = last.ns + (uint64_t)(share * (double)(now.ns - last.ns))};
+}
+
 struct opgap_anchor opgap_recover_anchor(const struct opgap_arena *arena)
 {
   if (arena->death_anchor.ns != 0)
@@ -282,7 +298,7 @@ struct opgap_anchor opgap_recover_anchor(const struct opgap_arena *arena)
   if (arena->ticks_are_tsc)
     now.ticks = __builtin_ia32_rdtsc();
 #endif
-  return now;
+  return at_end(arena, now);
 }
 
 /* ---- folding a ring into its file ---- */

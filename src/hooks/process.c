@@ -156,7 +156,7 @@ OPGAP_EXPORT int setns(int fd, int kind)
 }
 
 /* The system calls of syscall(2) that stubs.S sends here: forks whose child returns as its parent does, seccomp,
- * namespaces, and the end of a thread. */
+ * namespaces, and the end of a thread or of the process. */
 long opgap_syscall_seen(long number, long a, long b, long c, long d, long e, long f) OPGAP_HIDDEN;
 long opgap_syscall_seen(long number, long a, long b, long c, long d, long e, long f)
 {
@@ -170,6 +170,8 @@ long opgap_syscall_seen(long number, long a, long b, long c, long d, long e, lon
     return setns_seen((int)a, (int)b);
   if (number == SYS_exit)
     thread_leaves((int)a);
+  if (number == SYS_exit_group)
+    end_session((int)a);
   if (number != SYS_clone && !IS_FORK(number))
     return opgap_real.syscall(number, a, b, c, d, e, f);
   unsigned child = left_out();

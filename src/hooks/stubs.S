@@ -98,6 +98,8 @@ syscall:
   je opgap_syscall_seen
   cmpq $__NR_setns, %rdi
   je opgap_syscall_seen
+  cmpq $__NR_exit_group, %rdi
+  je opgap_syscall_seen
   cmpq $__NR_clone, %rdi
   jne 1f
   testl $0x100, %esi
@@ -155,6 +157,8 @@ syscall:
   b.eq 2f
   mov x9, #__NR_setns
   cmp x0, x9
+  b.eq 2f
+  cmp x0, #__NR_exit_group
   b.eq 2f
   cmp x0, #__NR_clone
   b.ne 1f

@@ -1162,6 +1162,8 @@ static void drain_for_good(const char *how, int status, enum opgap_arena_end end
     count_unwritten(state);
   if (!state->out_of_reach)
     say_last_words(how, status);
+  else
+    state->arena->end_ticks = opgap_ticks();
   state->arena->exit_status = status;
   atomic_store(&state->arena->end, end);
 }
@@ -1233,16 +1235,22 @@ void opgap_session_unconfine(void)
     opgap_guest_host(opgap_state->arena);
 }
 
+static bool counter_gone;
+
+static uint64_t end_ticks(void)
+{
+  return counter_gone ? 0 : opgap_ticks();
+}
+
 /* How the process ends, for whoever drains its ring. */
 static void leave_ring(enum opgap_arena_end end, int exit_status)
 {
   if (atomic_load(&opgap_state->phase) != OPGAP_PHASE_RUNNING)
     return;
   opgap_state->arena->exit_status = exit_status;
+  opgap_state->arena->end_ticks = end == OPGAP_ARENA_RUNNING ? 0 : end_ticks();
   atomic_store(&opgap_state->arena->end, end);
 }
-
-static bool counter_gone;
 
 void opgap_session_counter_gone(void)
 {
@@ -1302,6 +1310,7 @@ void opgap_session_goes_on(void)
     if (state->ring_name[0])
       rename_ring(state->ring_name);
     state->ring_name[0] = 0;
+    state->arena->end_ticks = 0;
     atomic_store(&state->arena->end, OPGAP_ARENA_RUNNING);
     opgap_control_again();
   }
@@ -1337,6 +1346,7 @@ OPGAP_EARLY_CODE void opgap_session_end(int exit_status)
     opgap_stderr_end();
   } else { /* or the drain takes too long: the ring stays, the next reader takes the rest */
     state->arena->exit_status = exit_status & 0xff;
+    state->arena->end_ticks = end_ticks();
     atomic_store(&state->arena->end, OPGAP_ARENA_CLEAN);
   }
   opgap_control_leave();

@@ -76,6 +76,8 @@ int main(int count, char **arguments)
   pthread_t thread;
   if (strncmp(how, "unseen", strlen("unseen")) == 0)
     return unseen(strcmp(how, "unseen_first") == 0);
+  if (strcmp(how, "group") == 0 && reads(NULL) == NULL)
+    syscall(SYS_exit_group, 21);
   if (strcmp(how, "single") == 0) /* has had no other, and called nothing */
     syscall(SYS_exit, 21);
   if (pthread_create(&thread, NULL, reads, NULL) != 0 || pthread_join(thread, NULL) != 0)
