@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -831,6 +832,25 @@ START_TEST(killed)
   check_killed(); /* from the file, into which the ring was folded */
   ck_assert_int_eq(opgap_trace_recover(folder), 0);
   remove_folder();
+}
+END_TEST
+
+/* What a process has said of its end counts, not when somebody looks. */
+START_TEST(end_of_life)
+{
+  static struct opgap_arena arena;
+  struct timespec now;
+  int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY);
+  ck_assert_int_eq(read(fd, arena.boot_id, 36), 36);
+  close(fd);
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  ck_assert_uint_ge(opgap_recover_anchor(&arena).ns, (uint64_t)now.tv_sec * 1000000000u);
+  arena.last_anchor = (struct opgap_anchor){1000, 1000};
+  arena.end_ticks = 5000;
+  ck_assert_uint_eq(opgap_recover_anchor(&arena).ns, 5000);
+  ck_assert_uint_eq(opgap_recover_anchor(&arena).ticks, 5000);
+  arena.death_anchor = (struct opgap_anchor){7000, 7000};
+  ck_assert_uint_eq(opgap_recover_anchor(&arena).ns, 7000); /* what was told once stays */
 }
 END_TEST
 
@@ -2761,6 +2781,7 @@ int main(void)
   tcase_add_test(tests, time_line);
   tcase_add_test(tests, killed);
   tcase_add_test(tests, killed_before_it_has_a_trace);
+  tcase_add_test(tests, end_of_life);
   tcase_add_test(tests, killed_at_random);
   tcase_add_test(tests, fork_child);
   tcase_add_test(tests, written_behind_the_end_of_exec);
