@@ -101,6 +101,8 @@ static void size_reached(void)
 {
   static bool said;
   stop_writing(OPGAP_SIZE_REACHED);
+  if (atomic_load(&opgap_state->phase) == OPGAP_PHASE_STARTING)
+    opgap_notice(&said, "OPGAP_MAX_SIZE leaves no room for what a trace begins with: this process is not traced");
   opgap_notice(&said, "recording to %s ends here (" OPGAP_SIZE_REACHED "), the program goes on", opgap_config.folder);
 }
 
