@@ -557,8 +557,11 @@ static void choose_other(void)
 /* Sleeps until somebody wakes it, for patience_ns at most (0: for ever).  True: no other thread is left. */
 static bool sleep_beside_others(struct opgap_arena *arena, uint32_t sleeps, uint64_t patience_ns)
 {
-  if (!others.unusable && others.tid == 0)
+  if (!others.unusable && others.tid == 0) {
     choose_other();
+    if (others.tid == 0 && opgap_thread_is_alone()) /* the last one has left since it was looked for */
+      return true;
+  }
   if (others.unusable || others.tid == 0) {
     opgap_raw_futex_wait_shared(&arena->flusher_sleeps, sleeps, patience_ns);
     return false;
