@@ -53,7 +53,7 @@
 
 #define OPGAP_ARENA_MAGIC 0x474e525041475030ull /* "0PGAPRNG" */
 /* To be raised with every change of layout: programs of several builds share /dev/shm. */
-#define OPGAP_ARENA_VERSION 12u
+#define OPGAP_ARENA_VERSION 13u
 
 #define OPGAP_SEGMENT_BYTES (32u * 1024u) /* and of a block */
 #define OPGAP_SHORT_SEGMENT_BYTES (4u * 1024u)
