@@ -115,9 +115,11 @@ static struct next_calls mark_pipes(struct analysis *a, const struct thread *t, 
     if (call->start < start)
       continue;
     uint8_t verb = a->processes[t->process].hooks[call->event].verb;
-    if (call->reaped)
+    if (call->reaped) {
       calls.reaped = true;
-    else if (verb == VERB_SEM || verb == VERB_COND)
+      continue;
+    }
+    if (verb == VERB_SEM || verb == VERB_COND)
       calls.reaped = false;
     if (verb != VERB_READ || !call->named || !(analysis_name_flags(a, (uint32_t)call->object) & NAME_PIPE))
       continue;

@@ -129,7 +129,7 @@ struct past_call {
   bool blocks;    /* the thread may have slept in it */
   bool timed_out; /* its time was over, and nothing had come: if nobody was seen to end it, it was a sleep */
   bool message;   /* it read the length of one of multiprocessing's messages */
-  bool reaped;    /* it waited for a child's end and saw it; a look whether it lives sees none */
+  bool reaped;    /* it saw a child's end, itself or by a fork server's word; a look whether it lives sees none */
   bool no_more;   /* it read one that is as long as what tells the end of an IterableDataset */
 };
 /* An outermost framework op, or a DataLoader's __next__. */
@@ -191,6 +191,7 @@ struct thread_waits {
   uint64_t all, file, lock, sleep; /* lock: semaphores too, unless their time was over */
   uint64_t network, child;         /* sockets; child processes and the pipes that they write to */
   uint64_t idle;                   /* other polls and pipes: what it is given to do */
+  uint64_t read_bytes;             /* from files */
 };
 
 struct thread {
@@ -1001,6 +1002,7 @@ void threads_finish(struct analysis *a);
 /* loader.c: DataLoader workers, over the whole run */
 /* A message of Python's multiprocessing is its length in 4 bytes, then as many. */
 #define MESSAGE_HEADER 4u
+#define FORK_SERVER_STATUS 8u /* bytes by which multiprocessing's fork server tells how a child ended */
 /* By its length, with which a worker tells that its IterableDataset has no more: the pickled pair of a number and
  * _IterableDatasetStopIteration(worker), as long as these numbers make it, in PyTorch 1.8 to 2.15.  The shortest
  * tensor's has 241 bytes. */

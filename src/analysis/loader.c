@@ -249,8 +249,7 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *
                                    .network_ns = OPGAP_UNKNOWN,
                                    .child_ns = OPGAP_UNKNOWN,
                                    .batches = opgap_map_get(&a->window_writes, p->result_pipe, process),
-                                   .queue_ns = OPGAP_UNKNOWN,
-                                   .read_bytes = p->read_bytes};
+                                   .queue_ns = OPGAP_UNKNOWN};
   if (t == NULL || !was_recorded(t))
     return;
   const struct thread_waits *all = &t->waits, *before = &t->waits_before_poll; /* before: start-up */
@@ -259,6 +258,7 @@ static void fill(struct analysis *a, unsigned process, struct opgap_sum_worker *
   uint64_t end = p->end_ns < a->window_end ? p->end_ns : a->window_end;
   row->busy_ns = less(windows_on_between(p, begin, end), row->idle_ns);
   row->file_ns = all->file - before->file;
+  row->read_bytes = all->read_bytes - before->read_bytes;
   row->lock_ns = all->lock - before->lock;
   row->sleep_ns = all->sleep - before->sleep;
   row->network_ns = all->network - before->network;

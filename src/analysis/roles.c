@@ -49,6 +49,18 @@ static uint32_t result_pipe(const struct analysis *a, unsigned process)
   return 0;
 }
 
+/* A fork server tells the trainer how the workers ended that it forked, and one of its __next__ calls reads that, too:
+ * who forked one that sends batches sends none himself. */
+static bool serves_forks(const struct analysis *a, const struct process *p)
+{
+  for (unsigned i = 0; i < a->process_count; i++) {
+    const struct process *child = &a->processes[i];
+    if (child->result_pipe != 0 && child->info->ppid == p->info->pid && analysis_same_host(child, p))
+      return true;
+  }
+  return false;
+}
+
 static bool descends_from_trainer(const struct analysis *a, const struct process *p)
 {
   for (unsigned i = 0; i < a->process_count; i++)
@@ -241,11 +253,14 @@ void roles_assign(struct analysis *a)
   }
   for (unsigned i = 0; trainers > 0 && i < a->process_count; i++) {
     struct process *p = &a->processes[i];
+    if (p->role != OPGAP_ROLE_TRAINER)
+      p->result_pipe = result_pipe(a, i);
+  }
+  for (unsigned i = 0; trainers > 0 && i < a->process_count; i++) {
+    struct process *p = &a->processes[i];
     if (p->role == OPGAP_ROLE_TRAINER)
       continue;
-    uint32_t pipe = result_pipe(a, i);
-    p->result_pipe = pipe;
-    bool worker = pipe != 0 || forked_by_loader(a, p) != UINT32_MAX ||
+    bool worker = (p->result_pipe != 0 && !serves_forks(a, p)) || forked_by_loader(a, p) != UINT32_MAX ||
                   (descends_from_trainer(a, p) && has_worker_thread_name(a, i));
     p->role = worker ? OPGAP_ROLE_WORKER : OPGAP_ROLE_OTHER;
   }

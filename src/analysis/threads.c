@@ -97,10 +97,12 @@ void threads_call(struct analysis *a, struct thread *t, const struct hook *hook,
   case VERB_STAT:
   case VERB_MAP:
   case VERB_CHANGE:
-    if (flags & NAME_PIPE)
+    if (flags & NAME_PIPE) {
       add_pipe(t, hook, ns, name, flags);
-    else
-      t->waits.file += ns;
+      break;
+    }
+    t->waits.file += ns;
+    t->waits.read_bytes += hook->verb == VERB_READ && r->status == 0 ? r->field[1] : 0;
     break;
   default:
     break;

@@ -330,7 +330,8 @@ void timeline_call(struct analysis *a, struct thread *t, const struct hook *hook
   struct past_call *past = push_call(a, t, hook, r, object, named, flags);
   past->timed_out = timed_out(a, p, hook, r, object);
   past->message = hook->verb == VERB_READ && r->field[1] == MESSAGE_HEADER;
-  past->reaped = hook->verb == VERB_CHILD && r->field[1] != 0;
+  past->reaped = (hook->verb == VERB_CHILD && r->field[1] != 0) ||
+                 (hook->verb == VERB_READ && flags & NAME_PIPE && !body && r->field[1] == FORK_SERVER_STATUS);
   past->no_more = hook->verb == VERB_READ && body && message_is_end(r->field[1]);
   p->fetches.read += past->message && named && t->main && object == p->fetches.pipe;
   if (named && hook->verb == VERB_FILE_LOCK && r->field[1] != 0 &&

@@ -921,6 +921,7 @@ static void make_worker(int pid, const struct worker_plan *plan)
   fake_info(w)->forked = true;
   fake_info(w)->start_ns = plan->start_us * US;
   uint64_t idle = plan->start_us + plan->startup_us;
+  fake_file_call(w, main_thread, 0, FAKE_READ, plan->start_us, plan->start_us + 1000, "/lib/module.py", 777);
   fake_call(w, main_thread, 0, FAKE_SLEEP, plan->start_us + 1000, idle - 1000, 0, 0, 0); /* start-up, no work */
   for (unsigned i = plan->first; i < plan->until; i += plan->every) {
     uint64_t done = batch_us(i) + 90000, start = done - plan->busy_us;
@@ -1066,6 +1067,41 @@ START_TEST(test_epoch_that_is_broken_off)
 }
 END_TEST
 
+/* multiprocessing's fork server made the workers: it is none, though it tells the trainer how they ended, in the
+ * __next__ that finds the end, by 8 bytes in a pipe each; and that __next__ is no batch. */
+START_TEST(test_fork_server_is_no_worker)
+{
+  unsigned server = fake_process(150, 100, "python -c from multiprocessing.forkserver import main");
+  unsigned server_thread = fake_thread(server, 150, "python");
+  for (unsigned i = 0; i < 2; i++) {
+    struct worker_plan plan = {i, 2, STEPS, 100000, 10000, 150000, READS, 0};
+    make_worker(200 + (int)i, &plan);
+    fake_info(server + 1 + i)->ppid = 150;
+  }
+  fetch_all();
+  uint64_t at = batch_us(STEPS);
+  for (unsigned i = 0; i < 2; i++) {
+    const char *pipe = i ? "pipe:[32]" : "pipe:[31]";
+    fake_file_call(server, server_thread, 0, FAKE_WRITE, at + 1000 * i, at + 1000 * i + 10, pipe, 8);
+    fake_file_call(p, t, 1, FAKE_READ, at + 1000 * i + 20, at + 1000 * i + 30, pipe, 8);
+  }
+  fake_user_op(p, t, 0, at, at + 3000, NEXT);
+  struct opgap_summary *s = fake_analyse(NULL);
+  ck_assert_uint_eq(s->loader.workers, 2);
+  ck_assert_uint_eq(s->loader.worker_count, 2);
+  ck_assert_uint_eq(s->loader.fetches, STEPS);
+  ck_assert_int_eq(s->processes[server].role, OPGAP_ROLE_OTHER);
+  ck_assert_str_eq(s->processes[server].role_label, "fork server");
+  for (unsigned i = 0; i < 2; i++) {
+    ck_assert_int_eq(s->loader.worker[i].pid, 200 + (int)i);
+    ck_assert_int_eq(s->loader.worker[i].worker, (int)i);
+    ck_assert_uint_eq(s->loader.worker[i].batches, STEPS / 2);
+  }
+  assert_first(s, "slow_read");
+  opgap_summary_free(s);
+}
+END_TEST
+
 /* 150 ms a batch beside steps of 9 ms would need 17 workers: no number of workers helps, the disk is slow. */
 START_TEST(test_slow_read)
 {
@@ -1087,7 +1123,7 @@ START_TEST(test_slow_read)
   ck_assert_uint_eq(l->worker[0].startup_ns, 10 * MS);
   ck_assert_uint_eq(l->worker[0].file_ns, 10 * 149900 * US);
   ck_assert_uint_eq(l->worker[0].sleep_ns, 0);
-  ck_assert_uint_eq(l->worker[0].read_bytes, 10000);
+  ck_assert_uint_eq(l->worker[0].read_bytes, 10000); /* without its start-up's */
   /* each wait ends with a batch of the worker that it is charged to, up to the write that ended it */
   ck_assert_uint_eq(l->worker[0].awaited_ns, 10 * 89 * MS);
   ck_assert_uint_eq(l->worker[1].awaited_ns, 10 * 89 * MS);
@@ -2940,6 +2976,7 @@ int main(void)
   tcase_add_test(tests, test_gpu_waits_for_writing);
   tcase_add_test(tests, test_end_of_an_epoch_is_no_batch);
   tcase_add_test(tests, test_epoch_that_is_broken_off);
+  tcase_add_test(tests, test_fork_server_is_no_worker);
   tcase_add_test(tests, test_slow_read);
   tcase_add_test(tests, test_slow_to_open);
   tcase_add_test(tests, test_slow_network);
