@@ -308,7 +308,8 @@ void opgap_segment_filled(struct opgap_thread *thread, uint32_t shorts)
   uint64_t signals = opgap_raw_block_signals();
   struct opgap_cell *cell = opgap_cell;
   opgap_cell = &opgap_tool_cell;
-  if (opgap_drain_enter(0)) {
+  /* a handler that came in the meantime may have forked, and this is the child: it has no session */
+  if (atomic_load_explicit(&state->phase, memory_order_acquire) == OPGAP_PHASE_RUNNING && opgap_drain_enter(0)) {
     opgap_drain_now(OPGAP_DRAIN_READY);
     opgap_drain_leave();
   }

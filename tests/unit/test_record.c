@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/resource.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -2030,6 +2031,53 @@ START_TEST(coroutines_in_a_record_of_a_thread)
 }
 END_TEST
 
+/* ---- forked amid a record ---- */
+
+/* A handler came between a segment's end and the drain, and forked without libc: its child goes on with memory that was
+ * wiped, in which as much seems to wait as wants a drain, and has nothing to drain with. */
+static void body_forked_before_a_drain(void)
+{
+  struct opgap_fork fork_of;
+  int status = -1;
+  start();
+  call(0);
+  struct opgap_cell *cell = opgap_cell;
+  cell->busy = (uintptr_t)&fork_of;
+  opgap_fork_begin(&fork_of);
+  pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+  opgap_fork_end(&fork_of);
+  if (child == 0) {
+    if (opgap_state->arena != fork_of.arena || atomic_load(&opgap_state->phase) != OPGAP_PHASE_NONE)
+      _exit(1);
+    atomic_store(&fork_of.thread->write_pos, UINT64_C(1) << 40);
+    opgap_segment_filled(fork_of.thread, 1);
+    _exit(atomic_load(&opgap_state->drain_lock) == 0 && atomic_load(&fork_of.thread->read_pos) == 0 ? 0 : 2);
+  }
+  cell->busy = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+    _exit(1);
+  call(1);
+  opgap_session_end(0);
+  _exit(0);
+}
+
+START_TEST(forked_before_a_drain)
+{
+  struct opgap_trace *trace = trace_of(body_forked_before_a_drain, 0);
+  const struct opgap_process_info *info = opgap_trace_process(trace, 0);
+  ck_assert_uint_eq(info->lost_records, 0);
+  ck_assert_uint_eq(info->invalid_records, 0);
+  uint64_t next = 0;
+  struct records all = {.trace = trace};
+  for (const struct opgap_record *record; (record = next_record(&all)) != NULL;)
+    if (record->event == EV_CALL)
+      ck_assert_uint_eq(record->field[0], next++);
+  ck_assert_uint_eq(next, 2);
+  opgap_trace_close(trace);
+  remove_folder();
+}
+END_TEST
+
 /* ---- short records ---- */
 
 #define SHORT_ROUNDS 20000u /* chunks end inside a segment: what a chunk holds in full, it holds short in less */
@@ -2797,6 +2845,7 @@ int main(void)
   tcase_add_test(tests, coroutines_in_a_record);
   tcase_add_test(tests, switched_in_a_failed_exec);
   tcase_add_test(tests, coroutines_in_a_record_of_a_thread);
+  tcase_add_test(tests, forked_before_a_drain);
   tcase_add_test(tests, short_records);
   tcase_add_test(tests, record_sizes);
   tcase_add_test(tests, damaged_file);
