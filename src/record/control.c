@@ -11,9 +11,10 @@
 
 /* opgap_active has a page of its own, over which the control page can be mapped.  Pages of 4 KiB only: where they are
  * larger the mapping fails, and the tool says that the process cannot be switched. */
-static _Alignas(OPGAP_CONTROL_BYTES) char active_page[OPGAP_CONTROL_BYTES];
-extern uint32_t opgap_active __attribute__((alias("active_page")));
-extern struct opgap_control opgap_active_page __attribute__((alias("active_page")));
+_Alignas(OPGAP_CONTROL_BYTES) __attribute__((visibility("hidden"))) char opgap_active_bytes[OPGAP_CONTROL_BYTES];
+/* Names for the assembler alone: AddressSanitizer takes what lies behind the word for no part of an alias. */
+#define SAME_PLACE(name) ".globl " #name "\n.hidden " #name "\n.set " #name ", opgap_active_bytes\n"
+__asm__(SAME_PLACE(opgap_active) SAME_PLACE(opgap_active_page));
 
 OPGAP_EARLY_DATA static struct opgap_control *control; /* the mapped page, NULL: none */
 /* Where there is no lineage: the process whose schedule is in opgap_active's page, which it shares with the children
@@ -34,9 +35,9 @@ bool opgap_control_stopped(void)
 
 static bool map_page(int protection_flags, int fd, long offset)
 {
-  long at = opgap_raw6(SYS_mmap, (long)active_page, OPGAP_CONTROL_BYTES, PROT_READ | PROT_WRITE, protection_flags, fd,
-                       offset);
-  return at == (long)active_page;
+  long at = opgap_raw6(SYS_mmap, (long)opgap_active_bytes, OPGAP_CONTROL_BYTES, PROT_READ | PROT_WRITE,
+                       protection_flags, fd, offset);
+  return at == (long)opgap_active_bytes;
 }
 
 /* Other memory with the same word, and the same window, takes the page's place. */
@@ -64,7 +65,7 @@ bool opgap_control_begin(bool forked)
   if (settings->schedule.active == 0 || settings->control != OPGAP_CONTROL_OFF)
     return opgap_control_detach();
   uint32_t window = opgap_window();
-  struct opgap_control *page = opgap_lineage_join(active_page, forked);
+  struct opgap_control *page = opgap_lineage_join(opgap_active_bytes, forked);
   if (page != NULL) {
     atomic_store(&leader, 0);
     atomic_fetch_add(&page->window, window + 1); /* a number that no thread has seen, and never 0 */
