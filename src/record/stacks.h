@@ -53,8 +53,8 @@ bool opgap_stack_afford(struct opgap_stack_budget *budget, uint64_t now, uint64_
  * makes in its first walk: what to use instead of it, so that its calls are not counted as the program's. */
 void (*opgap_stacks_destructor(void (*destructor)(void *)))(void *);
 
-/* The line of PyTorch's DataLoader that the calling thread is in, as Python's frames are told; 0: in none, or this Python
- * is not understood, which is said only where Python's stacks were asked for.  Whatever OPGAP_STACKS is. */
+/* The line of PyTorch's DataLoader that the calling thread is in, as Python's frames are told; 0: in none, or this
+ * Python is not understood, which is said only where Python's stacks were asked for.  Whatever OPGAP_STACKS is. */
 uint32_t opgap_stack_of_loader(void);
 /* Python's frames were asked for. */
 bool opgap_stacks_python(void);
