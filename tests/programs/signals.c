@@ -23,6 +23,8 @@ static void on_tick(int signal)
   (void)signal;
   int saved = errno;
   char byte;
+  if (ticks == TICKS) /* one that was pending when the timer was stopped */
+    return;
   if (++ticks == TICKS) {
     struct itimerval stop = {{0, 0}, {0, 0}};
     setitimer(ITIMER_REAL, &stop, NULL);
